@@ -145,7 +145,9 @@ class FactorGraphEnergy(BaseEnergy):
         width = count_variables(parts, field, n_variables, n_states, by_state)
         self.graph = FactorGraph(parts, count_states(parts, width, n_states, field))
         dtypes = [p.log_potentials.dtype for p in parts if isinstance(p, TableFactors)]
-        found = self._checked_field(field, np.result_type(*dtypes or [np.dtype(np.float64)]), by_state)
+        found = self._checked_field(
+            field, np.result_type(*dtypes or [np.dtype(np.float64)]), by_state
+        )
         dtype = np.result_type(found, *dtypes)
         self.field = kernel_array(found, dtype)
         flat = [p.log_potentials.reshape(-1) for p in parts if isinstance(p, TableFactors)]

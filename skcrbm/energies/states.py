@@ -116,7 +116,9 @@ def infinite_where_held(log_odds: np.ndarray, held: np.ndarray) -> np.ndarray:
 def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     """Return the log-odds (..., K) of the K states of variables with log-weights (..., K).
 
-    If all weights are 0, the states for which `allowed` (..., K) is True are equally probable.
+    If all weights are 0, the states for which `allowed` (..., K) is True are equally probable. The
+    most probable states have equal log-odds if their log-weights are equal, so that rounding never
+    decides between them.
     """
     blocked = (logs == -np.inf).all(axis=-1, keepdims=True)
     logs = np.where(blocked, np.where(allowed, 0.0, -np.inf), logs)
@@ -132,7 +134,7 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_others = scale + np.log(np.exp(rest - scale).sum(axis=-1, keepdims=True))
         without = np.log1p(np.exp(log_others - top) - np.where(first, 0.0, weight))
-        return np.where(first, logs - log_others, logs - top - without)
+        return np.where(logs == top, top - log_others, logs - top - without)
 
 
 def strides_of(shape: Sequence[int]) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Methods that take states refuse other values than 0 and 1; internal calls do not pay for it."""
+"""Methods that take states refuse other values than 0 and 1; log-odds of states keep ties."""
+
+import math
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from reference.energy_cases import BINARY
 from reference.outside import TripleEnergy
 
 from skcrbm.energies import SparseIsingEnergy
-from skcrbm.energies.states import unchecked
+from skcrbm.energies.states import log_odds_of_weights, unchecked
 
 TAKE_STATES = {
     "score": ("states", "joint"),
@@ -92,3 +94,19 @@ def test_without_the_check():
     assert unchecked(energy.score)(np.array([[1, 0]])) == energy.score([[1, 0]])
     unchecked(energy.score)(np.array([[-1, 1]]))
     assert unchecked(energy.scaled)(0.5).edge_coupling == 0.5  # a method that takes no states
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 20.0])
+def test_log_odds_of_states(scale):
+    """They agree with sums of weights, and states that tie for the largest weight stay tied."""
+    rng = np.random.default_rng(0)
+    logs = scale * rng.integers(-3, 4, (500, 4)) * math.log(10.0)
+    logs[rng.random(logs.shape) < 0.2] = -np.inf
+    logs[(logs == -np.inf).all(axis=1)] = 0.0
+    found = log_odds_of_weights(logs, np.ones(logs.shape, bool))
+    top = logs == logs.max(axis=1, keepdims=True)
+    assert (top.sum(axis=1) > 1).mean() > 0.2
+    np.testing.assert_array_equal(found == found.max(axis=1, keepdims=True), top)
+    for k in range(4):
+        others = np.logaddexp.reduce(np.delete(logs, k, axis=1), axis=1)
+        np.testing.assert_allclose(found[:, k], logs[:, k] - others, rtol=1e-12, atol=1e-12)
