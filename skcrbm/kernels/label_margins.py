@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import copy_into, dot, fill, move_probability
+from skcrbm.kernels.scalar import dot, move_probability, times_row
 
 # Ways to find new labels in a visit: labels that the caller found; the label vector with a single
 # label on that has the highest score; the signs of the fields, which have the highest score if
@@ -58,180 +58,193 @@ class Atoms(NamedTuple):
     """
 
     labels: np.ndarray  # (N, M, L) int8, labels -1 and +1, or 0 for one half
-    # (N, M, L, L) int8, expected products of labels, below the diagonal; the shape is (N, M, 0, 0)
-    # if all atoms are label vectors
-    pairs: np.ndarray
     value: np.ndarray  # (N, M) dual variables
 
 
-class Found(NamedTuple):
-    """Labels that the caller found, one vector for each row; see `Atoms` for the arrays."""
+class Pairs(NamedTuple):
+    """Expected products of labels, below the diagonal, if atoms may solve a linear program."""
 
-    labels: np.ndarray  # (N, L) int8
-    pairs: np.ndarray  # (N, L, L) int8, or (N, 0, 0)
+    atoms: np.ndarray  # (N, M, L, L) int8, of the atoms
+    found: np.ndarray  # (N, L, L) int8, of the labels that the caller found
+    new: np.ndarray  # (L, L) int8, scratch space
 
 
 class Work(NamedTuple):
     """Scratch space of `visit_labels`, which takes long to compile if it allocates arrays."""
 
-    vectors: np.ndarray  # (5, L)
+    fields: np.ndarray  # (L,)
+    vectors: np.ndarray  # (3, L)
     gains: np.ndarray  # (2, M)
     labels: np.ndarray  # (L,) int8
-    pairs: np.ndarray  # (L, L) int8, or (0, 0)
 
 
-@jit(fastmath={"contract"})
-def _add_scaled(factor, x, out):
-    for i in range(np.uintp(out.shape[0])):
-        out[i] += factor * x[i]
-
-
-@jit
-def _set_fields(c, rows, weights, field):
+@jit(allocates=False)
+def _set_fields(c, data, indices, indptr, signs, coef, field):
     """Write the fields of row c, and half a unit against each observed label, to `field` (L,)."""
-    copy_into(weights.coef[weights.coef.shape[0] - 1], field)
-    for e in range(rows.indptr[c], rows.indptr[c + 1]):
-        _add_scaled(rows.data[e], weights.coef[rows.indices[e]], field)
-    _add_scaled(-0.5, rows.signs[c], field)
+    last = np.uintp(coef.shape[0] - 1)
+    for i in range(np.uintp(field.shape[0])):
+        field[i] = coef[last, i]
+    for e in range(indptr[c], indptr[c + 1]):
+        times_row(data[e], coef[indices[e]], field)
+    times_row(-0.5, signs, field)
 
 
-@jit(fastmath={"contract", "reassoc"})
+@jit(fastmath={"contract", "reassoc"}, allocates=False)
 def _vector_score(y, field, S):
     """Return the score of the label vector `y` (L,) float64."""
     total = 0.0
-    for i in range(y.shape[0]):
+    for i in range(np.uintp(y.shape[0])):
         total += y[i] * (field[i] + 0.5 * dot(S[i], y))
     return total
 
 
-@jit
-def _score(labels, pairs, field, S, y):
-    """Return the score of an atom; `pairs` (L, L), or (0, 0) for a label vector.
-
-    `y` (L,) float64 is scratch space.
-    """
-    for i in range(labels.shape[0]):
+@jit(allocates=False)
+def _score(labels, field, S, y):
+    """Return the score of the label vector `labels`; `y` (L,) float64 is scratch space."""
+    for i in range(np.uintp(labels.shape[0])):
         y[i] = labels[i]
-    if pairs.shape[0] == 0:
-        return _vector_score(y, field, S)
+    return _vector_score(y, field, S)
+
+
+@jit(allocates=False)
+def _relaxed_score(labels, pairs, field, S, y):
+    """Return the score of the solution of a linear program; `y` (L,) float64 is scratch space."""
+    for i in range(np.uintp(labels.shape[0])):
+        y[i] = labels[i]
     total = dot(field, y)
-    for i in range(labels.shape[0]):
+    for i in range(np.uintp(labels.shape[0])):
         for k in range(i):
             total += S[i, k] * pairs[i, k]
     return total
 
 
-@jit
+@jit(allocates=False)
 def _flip(field, S, tie, local, y):
     """Flip labels of `y` (L,) until no single flip raises the score; `local` (L,) is scratch."""
-    n_labels = y.shape[0]
+    n_labels = np.uintp(y.shape[0])
     for i in range(n_labels):
         local[i] = field[i] + dot(S[i], y)
-    for _ in range(_SWEEPS):
+    changed, sweep = True, 0
+    while changed and sweep < _SWEEPS:
         changed = False
+        sweep += 1
         for i in range(n_labels):
             if -2.0 * y[i] * local[i] > tie:
-                _add_scaled(-2.0 * y[i], S[i], local)
+                times_row(-2.0 * y[i], S[i], local)
                 y[i] = -y[i]
                 changed = True
-        if not changed:
-            break
 
 
-@jit
-def _search(rule, field, S, tie, other, local, again, y):
-    """Find labels with a high score and write them to `y` (L,).
+@jit(allocates=False)
+def _search(rule, field, S, tie, other, vectors, new):
+    """Find labels with a high score and write them to `new` (L,) int8.
 
     A local search starts from the labels of the atom `other` (L,), and from the signs of the
-    fields. `local` and `again` (L,) are scratch space.
+    fields. `vectors` (3, L) is scratch space.
     """
-    n_labels = y.shape[0]
+    local, y = vectors[1], vectors[2]
+    n_labels = np.uintp(new.shape[0])
     if rule == ONE_HOT:
-        fill(y, -1.0)
-        y[np.argmax(field)] = 1.0
+        best = np.uintp(0)
+        for i in range(n_labels):
+            new[i] = -1
+            if field[i] > field[best]:
+                best = i
+        new[best] = 1
         return
     value = -math.inf
     for start in range(0 if rule == FLIPS else 1, 2):
         for i in range(n_labels):
             on = field[i] > 0.0 if start == 1 else other[i] > 0
-            again[i] = 1.0 if on else -1.0
+            y[i] = 1.0 if on else -1.0
         if rule == FLIPS:
-            _flip(field, S, tie, local, again)
-        found = _vector_score(again, field, S)
+            _flip(field, S, tie, local, y)
+        found = _vector_score(y, field, S)
         if found > value:
             value = found
-            copy_into(again, y)
+            for i in range(n_labels):
+                new[i] = np.int8(y[i])
 
 
-@jit
-def _pair_product(labels, pairs, other, other_pairs):
-    """Return the inner product of the expected products of all pairs of labels of two atoms."""
-    n_labels = labels.shape[0]
-    total = 0
-    if pairs.shape[0] > 0:
-        for i in range(n_labels):
-            for k in range(i):
-                total += np.int64(pairs[i, k]) * other_pairs[i, k]
-        return np.float64(total)
-    for i in range(n_labels):
-        total += np.int64(labels[i]) * other[i]
-    return 0.5 * (total * total - n_labels)
-
-
-@jit
-def _product(labels, pairs, other, other_pairs, square, inverse):
-    """Return the inner product of the features of two atoms of a row.
+@jit(allocates=False)
+def _product(labels, other, square, inverse):
+    """Return the inner product of the features of two label vectors of a row.
 
     `square` is 1 + the squared length of the features of the row, and `inverse` is 1 / eta.
     """
     total = 0
-    for i in range(labels.shape[0]):
+    for i in range(np.uintp(labels.shape[0])):
         total += np.int64(labels[i]) * other[i]
-    found = square * total
-    if inverse > 0.0:
-        found += inverse * _pair_product(labels, pairs, other, other_pairs)
-    return found
+    return square * total + inverse * (0.5 * (total * total - labels.shape[0]))
 
 
-@jit
-def _move(c, size, inverse, plus, plus_pairs, minus, minus_pairs, rows, weights, change):
-    """Add `size` times the features of `plus` minus the features of `minus` to the parameters.
-
-    `inverse` is 1 / eta. `change` (L,) is scratch space.
-    """
-    n_labels = plus.shape[0]
-    for i in range(n_labels):
-        change[i] = np.float64(plus[i]) - minus[i]
-    _add_scaled(size, change, weights.coef[weights.coef.shape[0] - 1])
-    for e in range(rows.indptr[c], rows.indptr[c + 1]):
-        _add_scaled(size * rows.data[e], change, weights.coef[rows.indices[e]])
-    if inverse == 0.0:
-        return
-    S = weights.pairs
-    for i in range(n_labels):
+@jit(allocates=False)
+def _relaxed_product(labels, pairs, other, other_pairs, square, inverse):
+    """Return the inner product of the features of two solutions of a linear program."""
+    total, products = 0, 0
+    for i in range(np.uintp(labels.shape[0])):
+        total += np.int64(labels[i]) * other[i]
         for k in range(i):
-            if plus_pairs.shape[0] > 0:
-                difference = np.float64(plus_pairs[i, k]) - minus_pairs[i, k]
-            else:
-                difference = np.float64(plus[i]) * plus[k] - np.float64(minus[i]) * minus[k]
-            S[i, k] += size * inverse * difference
+            products += np.int64(pairs[i, k]) * other_pairs[i, k]
+    return square * total + inverse * products
+
+
+@jit(allocates=False)
+def _move_pairs(size, plus, minus, S):
+    """Add `size` times the products of labels of `plus` minus those of `minus` to the couplings."""
+    for i in range(np.uintp(plus.shape[0])):
+        for k in range(i):
+            difference = np.float64(plus[i]) * plus[k] - np.float64(minus[i]) * minus[k]
+            S[i, k] += size * difference
             S[k, i] = S[i, k]
 
 
-@jit
-def _extremes(c, atoms, gain):
-    """Return the atom with a positive dual variable and the least gain, and that with the most."""
-    worst, best = -1, -1
+@jit(allocates=False)
+def _move_relaxed_pairs(size, plus, minus, S):
+    """Add `size` times the expected products `plus` (L, L) minus `minus` to the couplings."""
+    for i in range(np.uintp(plus.shape[0])):
+        for k in range(i):
+            S[i, k] += size * (np.float64(plus[i, k]) - minus[i, k])
+            S[k, i] = S[i, k]
+
+
+@jit(allocates=False)
+def _move(c, size, plus, minus, data, indices, indptr, coef, change):
+    """Add `size` times the labels `plus` minus `minus` to the coefficients of the columns of row c.
+
+    `change` (L,) is scratch space.
+    """
+    for i in range(np.uintp(plus.shape[0])):
+        change[i] = np.float64(plus[i]) - minus[i]
+    times_row(size, change, coef[coef.shape[0] - 1])
+    for e in range(indptr[c], indptr[c + 1]):
+        times_row(size * data[e], change, coef[indices[e]])
+
+
+@jit(allocates=False)
+def _worst(value, gain):
+    """Return the atom with a positive dual variable and the least gain."""
+    worst = -1
     for a in range(gain.shape[0]):
-        if atoms.value[c, a] > 0.0 and (worst < 0 or gain[a] < gain[worst]):
+        if value[a] > 0.0 and (worst < 0 or gain[a] < gain[worst]):
             worst = a
-        if gain[a] > -math.inf and (best < 0 or gain[a] > gain[best]):
+    return worst
+
+
+@jit(allocates=False)
+def _best(gain):
+    """Return the atom with the largest gain."""
+    best = 0
+    for a in range(gain.shape[0]):
+        if gain[a] > gain[best]:
             best = a
-    return worst, best
+    return best
 
 
-@jit
-def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, work, losses, gaps):
+@jit(allocates=False)
+def visit_labels(
+    order, rule, n_steps, inverse, rows, weights, found, atoms, pairs, work, losses, gaps
+):
     """Visit rows in the given order, and make at most `n_steps` steps in each of them.
 
     Return the number of visits in which new labels could not be stored, and the number of steps.
@@ -245,26 +258,29 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, wor
     n_steps : int
     inverse : float
         1 / eta, where eta is the penalty of the couplings; 0 without couplings.
-    rows, weights, found, atoms
-        `weights` and `atoms` are changed in place. `found` is read if `rule` is `GIVEN`.
+    rows, weights, atoms
+        `weights` and `atoms` are changed in place.
+    found : ndarray (N, L) int8
+        Labels that the caller found, one vector for each row, if `rule` is `GIVEN`.
+    pairs : Pairs or None
+        None if all atoms are label vectors.
     work : Work
     losses, gaps : ndarray (N,)
         Output for each visited row c. losses[c] is the largest violation of the margin that was
         found. gaps[c] is losses[c] minus the expected violation under the dual variables.
     """
-    n_labels = rows.signs.shape[1]
-    n_atoms = atoms.value.shape[1]
-    S = weights.pairs
-    field, y, change = work.vectors[0], work.vectors[1], work.vectors[2]
-    local, again = work.vectors[3], work.vectors[4]
-    gain, slope = work.gains[0], work.gains[1]
-    new, new_pairs = work.labels, work.pairs
+    data, indices, indptr, squares, signs, scales = rows
+    coef, S = weights
+    all_labels, values = atoms
+    field, vectors, new = work.fields, work.vectors, work.labels
+    gain, slope, y = work.gains[0], work.gains[1], vectors[0]
+    n_labels, n_atoms = np.uintp(signs.shape[1]), values.shape[1]
     n_full, n_made = 0, 0
     for c in order:
-        observed, square, scale = rows.signs[c], rows.square[c], rows.weight[c]
-        labels, pairs, value = atoms.labels[c], atoms.pairs[c], atoms.value[c]
-        _set_fields(c, rows, weights, field)
-        base = _vector_score(observed, field, S)
+        square, scale = squares[c], scales[c]
+        labels, value = all_labels[c], values[c]
+        _set_fields(c, data, indices, indptr, signs[c], coef, field)
+        base = _vector_score(signs[c], field, S)
         size = abs(base)
         for i in range(n_labels):
             size += abs(field[i])
@@ -272,23 +288,26 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, wor
         for a in range(n_atoms):
             gain[a] = -math.inf
             if value[a] > 0.0:
-                gain[a] = _score(labels[a], pairs[a], field, S, y) - base
+                if pairs is None:
+                    gain[a] = _score(labels[a], field, S, y) - base
+                else:
+                    gain[a] = _relaxed_score(labels[a], pairs.atoms[c, a], field, S, y) - base
                 expected += value[a] * gain[a]
             elif free < 0:
                 free = a
-        worst, best = _extremes(c, atoms, gain)
+        worst, best = _worst(value, gain), _best(gain)
         if rule == GIVEN:
-            copy_into(found.labels[c], new)
-            for i in range(new_pairs.shape[0]):
-                copy_into(found.pairs[c, i], new_pairs[i])
-        else:
-            _search(rule, field, S, _ROUNDING * size, labels[best], local, again, y)
             for i in range(n_labels):
-                new[i] = np.int8(y[i])
-            for i in range(new_pairs.shape[0]):
+                new[i] = found[c, i]
+        else:
+            _search(rule, field, S, _ROUNDING * size, labels[best], vectors, new)
+        if pairs is None:
+            violation = _score(new, field, S, y) - base
+        else:
+            for i in range(n_labels):
                 for k in range(i):
-                    new_pairs[i, k] = new[i] * new[k]
-        violation = _score(new, new_pairs, field, S, y) - base
+                    pairs.new[i, k] = pairs.found[c, i, k] if rule == GIVEN else new[i] * new[k]
+            violation = _relaxed_score(new, pairs.new, field, S, y) - base
         # Labels that equal an atom have the same violation, and are not stored again.
         if violation > gain[best] + _ROUNDING * (1.0 + size):
             if n_steps == 0:
@@ -297,10 +316,12 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, wor
                 continue
             if free >= 0:
                 best = free
-                copy_into(new, labels[best])
-                for i in range(new_pairs.shape[0]):
-                    copy_into(new_pairs[i], pairs[best, i])
                 gain[best] = violation
+                for i in range(n_labels):
+                    labels[best, i] = new[i]
+                    if pairs is not None:
+                        for k in range(i):
+                            pairs.atoms[c, best, i, k] = pairs.new[i, k]
             else:
                 n_full += 1
         losses[c] = max(gain[best], 0.0)
@@ -309,22 +330,33 @@ def visit_labels(order, rule, n_steps, inverse, rows, weights, found, atoms, wor
             rise = gain[best] - gain[worst]
             if rise <= _ROUNDING * (1.0 + size):
                 break
+            plus, minus = labels[worst], labels[best]
             for a in range(n_atoms):
                 if gain[a] > -math.inf:
-                    slope[a] = 0.0
-                    for end, sign in ((worst, 1.0), (best, -1.0)):
-                        slope[a] += sign * _product(
-                            labels[end], pairs[end], labels[a], pairs[a], square, inverse
+                    if pairs is None:
+                        slope[a] = _product(plus, labels[a], square, inverse)
+                        slope[a] -= _product(minus, labels[a], square, inverse)
+                    else:
+                        other = pairs.atoms[c, a]
+                        slope[a] = _relaxed_product(
+                            plus, pairs.atoms[c, worst], labels[a], other, square, inverse
+                        )
+                        slope[a] -= _relaxed_product(
+                            minus, pairs.atoms[c, best], labels[a], other, square, inverse
                         )
             length = slope[worst] - slope[best]
-            moved = move_probability(value, worst, best, rise, scale * length)
+            moved = move_probability(value, worst, best, rise, scale * length) * scale
             n_made += 1
-            _move(
-                c, moved * scale, inverse, labels[worst], pairs[worst], labels[best], pairs[best],
-                rows, weights, change,
-            )  # fmt: skip
+            _move(c, moved, plus, minus, data, indices, indptr, coef, y)
+            if inverse > 0.0:
+                if pairs is None:
+                    _move_pairs(moved * inverse, plus, minus, S)
+                else:
+                    _move_relaxed_pairs(
+                        moved * inverse, pairs.atoms[c, worst], pairs.atoms[c, best], S
+                    )
             # The gains stay right up to a common constant, which has no effect on the next step.
             for a in range(n_atoms):
-                gain[a] += moved * scale * slope[a]
-            worst, best = _extremes(c, atoms, gain)
+                gain[a] += moved * slope[a]
+            worst, best = _worst(value, gain), _best(gain)
     return n_full, n_made

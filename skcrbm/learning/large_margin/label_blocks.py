@@ -23,7 +23,7 @@ from skcrbm.kernels.label_margins import (
     ONE_HOT,
     SIGNS,
     Atoms,
-    Found,
+    Pairs,
     Rows,
     Weights,
     Work,
@@ -149,17 +149,16 @@ class LabelBlocks(DualBlocks):
         self.rows = Rows(*arrays, square, problem.signs, problem.limit)
         self.params = Weights(np.zeros((n_columns + 1, n_labels)), np.zeros((n_labels, n_labels)))
         relaxed = problem.method.name == "linear_program" and problem.has_pairs
-        width = n_labels if relaxed else 0
-        self.atoms = Atoms(
-            np.zeros((n, _ATOMS, n_labels), np.int8),
-            np.zeros((n, _ATOMS, width, width), np.int8),
-            np.zeros((n, _ATOMS)),
-        )
+        self.atoms = Atoms(np.zeros((n, _ATOMS, n_labels), np.int8), np.zeros((n, _ATOMS)))
         self.atoms.labels[:, 0] = problem.signs
-        if relaxed:
-            self.atoms.pairs[:, 0] = _products(self.atoms.labels[:, 0])
         self.atoms.value[:, 0] = 1.0
-        self.found = Found(self.atoms.labels[:, 0].copy(), self.atoms.pairs[:, 0].copy())
+        self.found = self.atoms.labels[:, 0].copy()
+        self.pairs = None  # None if all atoms are label vectors
+        if relaxed:
+            products, new = _products(self.found), np.zeros((n_labels, n_labels), np.int8)
+            of_atoms = np.zeros((n, _ATOMS, n_labels, n_labels), np.int8)
+            of_atoms[:, 0] = products
+            self.pairs = Pairs(of_atoms, products, new)
         self.fresh = False  # True if `found` has the labels that a check found at `params`
         self.inverse = 1.0 / problem.penalty if problem.has_pairs else 0.0
         self.rule = ONE_HOT if problem.one_hot else FLIPS if problem.has_pairs else SIGNS
@@ -175,9 +174,9 @@ class LabelBlocks(DualBlocks):
         found = self._visit(rng.permutation(len(self.rows.signs)), rule, _STEPS, self.params)
         losses, gaps, n_full, n_steps = found
         if n_full and self.atoms.value.shape[1] < _MOST_ATOMS:
-            self.atoms = Atoms(
-                *(np.concatenate([part, np.zeros_like(part)], axis=1) for part in self.atoms)
-            )
+            self.atoms = Atoms(*map(_doubled, self.atoms))
+            if self.pairs is not None:
+                self.pairs = self.pairs._replace(atoms=_doubled(self.pairs.atoms))
         limit = self.problem.limit / self.weight
         loss = float(losses @ limit)
         if not np.isfinite(loss + self.penalty(self.params)):
@@ -189,16 +188,16 @@ class LabelBlocks(DualBlocks):
 
     def _visit(self, order, rule, n_steps, params):
         losses, gaps = np.zeros((2, len(self.rows.signs)))
-        n_labels, width = self.rows.signs.shape[1], self.found.pairs.shape[1]
+        n_labels = self.rows.signs.shape[1]
         work = Work(
-            np.empty((5, n_labels)),
+            np.empty(n_labels),
+            np.empty((3, n_labels)),
             np.zeros((2, self.atoms.value.shape[1])),
             np.empty(n_labels, np.int8),
-            np.zeros((width, width), np.int8),
         )
         n_full, n_made = visit_labels(
-            order, rule, n_steps, self.inverse, self.rows, params, self.found, self.atoms, work,
-            losses, gaps,
+            order, rule, n_steps, self.inverse, self.rows, params, self.found, self.atoms,
+            self.pairs, work, losses, gaps,
         )  # fmt: skip
         return losses, gaps, n_full, n_made
 
@@ -225,8 +224,8 @@ class LabelBlocks(DualBlocks):
             row, atom, weight = row[differs], atom[differs], weight[differs]
             labels, observed = labels[differs], observed[differs]
             pairs = observed.T @ (weight[:, None] * observed)
-            if self.atoms.pairs.shape[2]:
-                pairs -= np.tensordot(weight, self.atoms.pairs[row, atom], 1)
+            if self.pairs is not None:
+                pairs -= np.tensordot(weight, self.pairs.atoms[row, atom], 1)
             else:
                 pairs -= labels.T @ (weight[:, None] * labels)
             pairs = self.inverse * np.tril(pairs, -1)
@@ -234,7 +233,7 @@ class LabelBlocks(DualBlocks):
 
     def dual(self):
         """Return the dual objective, divided by the sum of all C_n."""
-        signs, (labels, _, value) = self.problem.signs, self.atoms
+        signs, (labels, value) = self.problem.signs, self.atoms
         agreed = np.einsum("nal,nl->na", labels, signs)
         wrong = (value * 0.5 * (signs.shape[1] - agreed)).sum(axis=1)
         return float(wrong @ self.problem.limit) / self.weight - self.penalty(self.params)
@@ -250,23 +249,24 @@ class LabelBlocks(DualBlocks):
     def _search(self, params):
         """Return the labels that violate the margin most, and an array (N,) of proofs.
 
-        The array is False for rows in which branch and bound has not proved that no labels violate
-        the margin more.
+        The expected products of the labels are stored in `pairs`. The array is False for rows in
+        which branch and bound has not proved that no labels violate the margin more.
         """
         signs, method, n_jobs = self.problem.signs, self.problem.method, self.problem.n_jobs
-        proven, pairs = np.ones(len(signs), bool), self.found.pairs
+        proven = np.ones(len(signs), bool)
         fields = linear_fields(self.X, params.coef[:-1].T.copy(), params.coef[-1]) - 0.5 * signs
         if self.problem.one_hot:
             found = 2 * np.eye(fields.shape[1], dtype=np.int8)[fields.argmax(axis=1)] - 1
-            return Found(found, pairs), proven
+            return found, proven
         energy = IsingEnergy(params.pairs, fields)
-        if pairs.shape[1]:
+        if self.pairs is not None:
             from skcrbm.inference.ising.roof_dual import relaxed_labels  # loads kernels
 
             found, _, _ = relaxed_labels(energy, n_jobs)
             halves = (found == 0).astype(np.int8)
-            pairs = _products(found) + np.sign(params.pairs).astype(np.int8) * _products(halves)
-            return Found(found, pairs), proven
+            undecided = np.sign(params.pairs).astype(np.int8) * _products(halves)
+            self.pairs = self.pairs._replace(found=_products(found) + undecided)
+            return found, proven
         try:
             best = infer(energy, method, returns="map", n_jobs=n_jobs)
         except MagnitudeError as error:
@@ -275,7 +275,12 @@ class LabelBlocks(DualBlocks):
             ) from error
         if method.name == "branch_and_bound":
             proven = best.converged
-        return Found(2 * best.assignment.astype(np.int8) - 1, pairs), proven
+        return 2 * best.assignment.astype(np.int8) - 1, proven
+
+
+def _doubled(array):
+    """Return the array (N, M, ...) with as many new columns of zeros, (N, 2M, ...)."""
+    return np.concatenate([array, np.zeros_like(array)], axis=1)
 
 
 def _products(labels):
