@@ -408,7 +408,7 @@ class _RuleObject(HasMethods):
 
     def __init__(self, names: Iterable[str]):
         super().__init__(["decode"])
-        self.names = frozenset(names)
+        self.names = tuple(names)
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Return True if `val` is an accepted rule; raise an error if its options are invalid."""
@@ -418,7 +418,10 @@ class _RuleObject(HasMethods):
         return val.name in self.names
 
     def __str__(self) -> str:
-        return "one of these rules as an object, such as ExpectedMetric('jaccard')"
+        example = "ExpectedMetric('jaccard')"
+        if "expected_jaccard" not in self.names:
+            example = f"{type(DECODERS.get(self.names[0])()).__name__}()"
+        return f"one of these rules as an object, such as {example}"
 
 
 def decoder_constraint(names: Iterable[str], *, auto: bool = False) -> list:

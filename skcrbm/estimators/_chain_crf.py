@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from skcrbm.decoding.rules import DecodingRule
+from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies.chain import ChainEnergies
-from skcrbm.estimators._chain_answers import ChainAnswers
-from skcrbm.estimators._structured import (
-    STRUCTURED_CONSTRAINTS,
-    check_hinge,
-    fit_dual,
-    require_labels_of,
-    require_stochastic,
-    structured_plan,
-    structured_solver,
-)
+from skcrbm.estimators._structured import LINEAR_CONSTRAINTS, StructuredCRF
 from skcrbm.inference.chains import (
     ImpossiblePathError,
     best_paths,
+    chain_marginals,
+    class_marginals,
+    k_best_paths,
+    sample_paths,
 )
-from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
-from skcrbm.learning.solvers import (
-    LossPlateau,
-    Solver,
-)
-from skcrbm.learning.structured.chain import SequenceBatch, clamped
+from skcrbm.learning.solvers import LossPlateau, Solver
+from skcrbm.learning.structured.chain import SequenceBatch, clamped, log_likelihoods
 from skcrbm.learning.structured.chain_model import ChainModel, ChainParams, columns_for
+from skcrbm.learning.structured.rows import no_labels
 from skcrbm.targets.codes import MISSING
-from skcrbm.targets.sequences import (
-    SequenceRows,
-    codes_of,
-    find_classes,
-    flat_labels,
-)
-from skcrbm.utils.fitting import (
-    CallbackSupportMixin,
-    EpochCallbacks,
-    all_or_nothing,
-    begin_fit,
-    with_callbacks,
-)
+from skcrbm.targets.sequences import SEQUENCE, SequenceRows, flatten
 from skcrbm.utils.options import Integer, option_name
-from skcrbm.utils.ragged import SequenceArrays
-from skcrbm.utils.sklearn_private import fit_context
-from skcrbm.utils.validation import check_sample_weight
 
 
-class ChainCRF(CallbackSupportMixin, ChainAnswers):
+class ChainCRF(StructuredCRF):
     """Linear-chain conditional random field: predicts a class for each position of a sequence.
 
     The model is ``p(y | x) = exp F(x, y) / Z(x)`` with
@@ -114,9 +93,11 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         Pairs of classes ``(from, to)`` that must not follow each other. If one entry of a pair is
         None, the pair refers to the beginning or the end of a sequence: ``(None, "I")`` forbids "I"
         at the first position, and ``("B", None)`` forbids "B" at the last position.
-    decode : {"map", "marginal"}, default="map"
-        "map" predicts the most probable label sequence. "marginal" predicts the most probable class
-        of each position, which maximises the expected number of correct labels.
+    decode : {"map", "marginal"} or object, default="map"
+        "map" predicts the most probable label sequence, which suits the share of sequences without
+        an error. "marginal" predicts the most probable class of each position, which maximises the
+        expected number of correct labels. The rules `MAP` and `Marginal` of `skcrbm.decoding` mean
+        the same.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
         variables of the previous fit, if that fit also used "frank_wolfe" and had the same labels.
@@ -173,11 +154,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     [['DET', 'NOUN'], ['NOUN', 'VERB']]
     """
 
-    _progress: Any
-    _state = ("_model", "_rows", "_progress", "_rng", "_dual", "_hinge")
+    _model: ChainModel
+    _words = SEQUENCE
+    _hashing = "dicts into arrays by SequenceTransformer(FeatureHasher())"
 
     _parameter_constraints: ClassVar[dict] = {
-        **STRUCTURED_CONSTRAINTS,
+        **LINEAR_CONSTRAINTS,
         "learning": rule_constraint("chain", "PseudoLikelihood()"),
         "transition_features": ["boolean"],
         "order": [Integer(1, 2)],
@@ -199,7 +181,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         order: int = 1,
         fit_intercept: bool = True,
         forbidden: Sequence[tuple[Any, Any]] | None = None,
-        decode: str = "map",
+        decode: str | DecodingRule = "map",
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -224,133 +206,42 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
         tags.input_tags.dict = True
-        tags.target_tags.required = True
         return tags
 
-    # ------------------------------------------------------------------------------- training
+    # -------------------------------------------------------------------- the rows and the model
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "classes_")
+    def _first_rows(self, X, classes, sample_weight, **reading):
+        rows = SequenceRows()
+        arrays = rows.fit_transform(X)
+        self._note_features(rows, arrays)
+        return rows, arrays
 
-    @all_or_nothing
-    @with_callbacks
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
-        """Fit the model.
+    def _batch(self, arrays, path, weight):
+        return SequenceBatch.of(arrays, path, weight)
 
-        Parameters
-        ----------
-        X : list of sequences
-            Arrays or sparse matrices (n_positions, n_features), or lists of dicts.
-        y : list of sequences of labels
-            Labels are strings or integers, and missing labels are None or NaN. None in place of a
-            label sequence means that all its labels are missing.
-        sample_weight : array-like of shape (n_sequences,), default=None
-            Non-negative weights; a sequence of weight k counts as k copies of the sequence.
-            If ``alpha="auto"``, the search for alpha depends only on the ratios of the weights.
+    def _require_possible(self, batch, name):
+        """Raise a NoLabelsError if a label sequence in y contains a forbidden transition.
 
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If X, y, a weight or a hyperparameter is invalid, or a label sequence is forbidden.
-        FloatingPointError
-            If training diverges.
+        Predictions need no such check, because the best path of a sequence without a possible path
+        is an error, see `_answers`.
         """
-        resume, rng = begin_fit(self)
-        sequences = self._training_sequences(X, y, sample_weight, resume)
-        if structured_solver(self).dual:
-            model, objective = self._problem(sequences, resume)
-            fit_dual(self, model, sequences, objective, rng, (X, y, sample_weight))
-            return self
-        plan = self._plan(sequences, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        train(self, plan, rng, callbacks)
-        callbacks.end()
-        return self
+        pairs, first, last = self._forbidden_log_weights()
+        if name != "y" or not any(np.isinf(part).any() for part in (pairs, first, last)):
+            return
+        scores = np.zeros((len(batch.path), len(first)))
+        energies = ChainEnergies(batch.start, scores, pairs[None], first, last)
+        try:
+            best_paths(clamped(energies, batch.path))
+        except ImpossiblePathError as error:
+            raise no_labels(batch.take(np.array([error.chain])), name) from None
 
-    @all_or_nothing
-    @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self,
-        X: Iterable,
-        y: Iterable,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ):
-        """Train for one epoch on the given sequences, with a stochastic solver.
+    def _shape_of_model(self):
+        model = self._model
+        return {"order": model.order, "transition_features": model.pair_columns is not None}
 
-        X must have the same number of features in each call, so turn dicts into arrays first, for
-        example with ``SequenceTransformer(FeatureHasher())``. All coefficients are learned, as with
-        ``features="all"``.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-        classes : array-like of shape (n_classes,), default=None
-            All classes; required in the first call if `y` does not contain all of them.
-
-        Returns
-        -------
-        self
-        """
-        resume, rng = begin_partial_fit(self)
-        require_stochastic(self, "sequences")
-        sequences = self._training_sequences(X, y, sample_weight, resume, classes)
-        if self._rows.index is not None:
-            raise ValueError(
-                "partial_fit cannot take dicts, because later batches may hold new features; turn "
-                "dicts into arrays by SequenceTransformer(FeatureHasher())"
-            )
-        plan = self._plan(sequences, rng, resume, partial=True)
-        train_one_epoch(self, plan, rng)
-        return self
-
-    def _training_sequences(self, X, y, sample_weight, resume, classes=None) -> SequenceBatch:
-        """Validate X, y and the weights; set the attributes that describe classes and features."""
-        if resume:
-            rows, start = self._rows.transform(X)
-        else:
-            self._rows = SequenceRows()
-            rows, start = self._rows.fit_transform(X)
-        labels = flat_labels(y, start)
-        if not resume:
-            self.classes_ = find_classes(
-                labels if classes is None else np.asarray(classes).tolist()
-            )
-            self.n_features_in_ = rows.shape[1]
-            if self._rows.index is not None:
-                self.feature_names_in_ = np.array(list(self._rows.index.columns), object)
-        path = codes_of(labels, self.classes_)
-        weight = check_sample_weight(sample_weight, start[1:, None])
-        sequences = SequenceBatch.of(SequenceArrays(rows, start), path, weight)
-        if (weight == 0).any():
-            sequences = sequences.take(np.flatnonzero(weight))
-        self._check_possible(sequences)
-        return sequences
-
-    def _plan(self, sequences, rng, resume, partial=False) -> Plan:
-        """Return the `Plan` (model, objective, solver, penalty and stopping rule) of a fit."""
-        model, objective = self._problem(sequences, resume, partial)
-        return structured_plan(self, model, sequences, objective, rng, resume, partial)
-
-    def _problem(self, sequences, resume, partial=False) -> tuple[ChainModel, Any]:
-        """Return the model from which a fit starts, and the objective that the fit minimises."""
+    def _objective(self, model, batch):
         rule = resolve_rule(self.learning, "chain")
-        self._hinge = check_hinge(self)
-        require_labels_of(self, rule, sequences.path)
-        model = self._model if resume else self._first_model(sequences, partial)
-        if model.order != self.order:
-            raise ValueError(
-                f"order={self.order}, but the model was fitted with order={model.order}; "
-                "set warm_start=False to start again"
-            )
         if self.order == 2 and rule.name not in ("mle", "max_margin"):
             raise ValueError(
                 "order=2 needs learning='mle' or 'max_margin'; got "
@@ -371,10 +262,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             triple=self.order == 2,
         )
 
-    def _first_model(self, sequences, partial) -> ChainModel:
+    def _first_model(self, batch, rng, partial) -> ChainModel:
         """Return a model whose parameters are all 0, from which a first fit starts."""
         n_states = len(self.classes_)
-        X, path = sequences.X, sequences.path
+        X, path = batch.X, batch.path
         features = "all" if partial else self.features
         columns = columns_for(X, path, n_states, features)
         pair_columns, pair_shape = None, (0,)
@@ -383,7 +274,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             pair = np.where((previous < 0) | (path < 0), MISSING, previous * n_states + path)
             # The first position of a sequence has no previous class, so its entry of `pair` has no
             # effect. But the entry must be a valid code.
-            pair[sequences.start[:-1]] = np.maximum(path[sequences.start[:-1]], 0)
+            pair[batch.start[:-1]] = np.maximum(path[batch.start[:-1]], 0)
             pair_columns = columns_for(X, pair, n_states**2, features)
             pair_shape = pair_columns.shape
         params = ChainParams(
@@ -410,7 +301,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 raise ValueError(
                     f"`forbidden` should hold pairs (from, to) of classes or None, got {item!r}"
                 )
-            i, j = codes_of(list(item), self.classes_, "forbidden")
+            i, j = self._coder.codes(list(item), None, "forbidden")
             if i == MISSING and j == MISSING:
                 raise ValueError("`forbidden` holds (None, None), but a pair needs a class")
             if i == MISSING:
@@ -420,21 +311,6 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             else:
                 pairs[i, j] = -np.inf
         return pairs, first, last
-
-    def _check_possible(self, sequences):
-        """Raise a ValueError if a label sequence in y contains a forbidden transition."""
-        pairs, first, last = self._forbidden_log_weights()
-        if not any(np.isinf(part).any() for part in (pairs, first, last)):
-            return
-        scores = np.zeros((len(sequences.path), len(first)))
-        energies = ChainEnergies(sequences.start, scores, pairs[None], first, last)
-        try:
-            best_paths(clamped(energies, sequences.path))
-        except ImpossiblePathError as error:
-            raise ValueError(
-                f"sequence {sequences.index[error.chain]} of y has a transition that `forbidden` "
-                "excludes"
-            ) from None
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p, (pairs, first, last) = model.params, model.forbidden
@@ -452,3 +328,87 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if model.order == 2:
             attributes["triple_"] = p.triple
         return attributes
+
+    # ------------------------------------------------------------------------------- answers
+
+    def _marginals(self, batch):
+        return np.concatenate(self._answers(batch, class_marginals))
+
+    def _best_path(self, batch):
+        return np.concatenate(self._answers(batch, lambda energies: best_paths(energies)[0]))
+
+    def _best_paths(self, batch, k):
+        def answer(energies):
+            log_z = np.full(energies.n_chains, np.nan)
+            if not self._hinge:
+                log_z = chain_marginals(energies, np.ones(energies.n_chains)).log_z
+            return [(p, v - z) for (p, v), z in zip(k_best_paths(energies, k), log_z)]
+
+        return flatten(self._answers(batch, answer))
+
+    def _draws(self, batch, n_samples, rng):
+        # Draw the random numbers for one sequence after the other, so that the result for a
+        # sequence does not depend on later sequences.
+        uniform = np.concatenate(
+            [rng.random_sample((n, n_samples)) for n in np.diff(batch.start)]
+        ).T.copy()
+        pieces = batch.pieces(self._model.n_entries)
+        first = np.cumsum([0] + [piece.start[-1] for piece in pieces])
+        drawn = [
+            self._answer(piece, partial(sample_paths, uniform=uniform[:, a:b]))
+            for piece, a, b in zip(pieces, first, first[1:])
+        ]
+        return np.split(np.concatenate(drawn, axis=1), batch.start[1:-1], axis=1)
+
+    def _log_likelihoods(self, batch):
+        return log_likelihoods(self._model, batch, self.n_jobs)
+
+    def factor_graph(self, sequence: Any) -> FactorGraphEnergy:
+        """Return p(y | x) of a single sequence as a factor graph.
+
+        All queries of `skcrbm.inference.infer` work on this graph, for example the marginals of
+        pairs of positions.
+
+        Parameters
+        ----------
+        sequence : array, sparse matrix or list of dicts
+            A single sequence, in the same form as in `fit`.
+
+        Returns
+        -------
+        FactorGraphEnergy
+            Factor graph whose variable t is the class at position t, as an index of `classes_`.
+        """
+        batch, model = self._given([sequence], None), self._model
+        energies = model.first_order(batch.X, batch.start)
+        length, n_states = energies.scores.shape
+        unary = energies.scores.copy()
+        unary[0] += energies.first
+        unary[-1] += energies.last
+        factors = [TableFactors(np.arange(length)[:, None], unary)]
+        if length > 1:
+            pairs = np.broadcast_to(energies.pairs, (length, n_states, n_states))[1:]
+            scopes = np.stack([np.arange(length - 1), np.arange(1, length)], axis=1)
+            factors.append(TableFactors(scopes, pairs.copy()))
+        if length > 2 and model.order == 2:
+            scopes = np.arange(length - 2)[:, None] + np.arange(3)
+            triple = np.broadcast_to(model.params.triple, (length - 2, *(n_states,) * 3))
+            factors.append(TableFactors(scopes, triple.copy()))
+        return FactorGraphEnergy(factors, n_variables=length, n_states=n_states)
+
+    def _answers(self, batch, answer):
+        """Return the list of ``answer(energies)`` of all parts of a batch, in their order.
+
+        `energies` are the models of the sequences in a part.
+        """
+        return self._by_pieces(batch, lambda piece: self._answer(piece, answer))[1]
+
+    def _answer(self, piece, answer):
+        """Return ``answer(energies)`` of a part of a batch; a NoLabelsError names the sequence."""
+        energies = self._model.energies(piece.X, piece.start)
+        if (piece.path != MISSING).any():
+            energies = clamped(energies, piece.path)
+        try:
+            return answer(energies)
+        except ImpossiblePathError as error:
+            raise no_labels(piece.take(np.array([error.chain])), "y_known") from None

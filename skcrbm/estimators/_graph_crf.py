@@ -4,55 +4,57 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
 
+from skcrbm.decoding.rules import DecodingRule
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.estimators._graph_answers import GraphAnswers
-from skcrbm.estimators._structured import (
-    STRUCTURED_CONSTRAINTS,
-    check_hinge,
-    fit_dual,
-    require_labels_of,
-    require_stochastic,
-    structured_plan,
-    structured_solver,
-)
-from skcrbm.inference import InferenceMethod
+from skcrbm.estimators._structured import LINEAR_CONSTRAINTS, StructuredCRF, offers
+from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
+from skcrbm.inference.base import ContradictionError, resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
+from skcrbm.learning.fit import warn_of_convergence
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
-from skcrbm.learning.solvers import (
-    LossPlateau,
-    Solver,
-)
+from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.learning.structured.chain_model import columns_for
-from skcrbm.learning.structured.constraints import closed_classes, forbidden_pairs, require_possible
-from skcrbm.learning.structured.graph import GraphBatch, GraphModel, GraphParams
-from skcrbm.targets.graphs import GraphRows, NodeClasses
-from skcrbm.targets.sequences import GRAPH, flat_labels
-from skcrbm.utils.fitting import (
-    CallbackSupportMixin,
-    EpochCallbacks,
-    all_or_nothing,
-    begin_fit,
-    with_callbacks,
+from skcrbm.learning.structured.constraints import (
+    closed_classes,
+    forbidden_pairs,
+    require_possible,
 )
+from skcrbm.learning.structured.graph import (
+    GraphBatch,
+    GraphModel,
+    GraphParams,
+    Posed,
+    kind_of_graphs,
+)
+from skcrbm.learning.structured.rows import NoLabelsError, no_labels
+from skcrbm.learning.structured.truncated import network_of
+from skcrbm.targets.codes import MISSING, LabelCoder
+from skcrbm.targets.graphs import GraphRows
+from skcrbm.targets.sequences import GRAPH
+from skcrbm.utils.fitting import all_or_nothing, skip_empty_batches
 from skcrbm.utils.options import Integer, option_name
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.sklearn_private import fit_context
-from skcrbm.utils.validation import check_sample_weight
+from skcrbm.utils.warnings import warn_user
 
 # Standard deviation of the initial coefficients of latent states.
 _SPREAD = 0.1
 # Largest number of entries of the table of weights that cliques of one size share.
 _MOST_CLIQUE_ENTRIES = 2**20
+# Largest number of nodes of the search tree that `predict_with_gap` visits for a graph.
+_SEARCH_NODES = 1_000_000
 # Consequences that the warning mentions if inference did not converge.
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
 
 
-class GraphCRF(CallbackSupportMixin, GraphAnswers):
+class GraphCRF(StructuredCRF):
     """Conditional random field over graphs: predicts a class for each node of a graph.
 
     The model is ``p(y | x, z) = exp F(x, z, y) / Z(x, z)`` with
@@ -136,12 +138,12 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         for a feature and a class only if both occur together in training; "all" learns the
         coefficients of all features for all classes. With latent states, all coefficients are
         always learned.
-    decode : {"map", "marginal"}, default="map"
+    decode : {"map", "marginal"} or object, default="map"
         "map" predicts the most probable labels of the whole graph, exactly for forests, for narrow
         graphs and with ``inference="exact"``, otherwise by max-product with local search. With
         latent states, it predicts the labels of the most probable latent states.
         "marginal" predicts the most probable class of each node, which maximises the expected
-        number of correct labels.
+        number of correct labels. The rules `MAP` and `Marginal` of `skcrbm.decoding` mean the same.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit. "frank_wolfe" starts from the dual
         variables of the previous fit, if that fit also used "frank_wolfe" and had the same labels.
@@ -206,15 +208,16 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
     [[0, 0, 0, 0], [1, 1, 1, 1]]
     """
 
-    convergence_curve_: list[float]
-    _progress: Any
-    _state = (
-        *("_model", "_rows", "_node_classes", "_progress", "_rng", "_dual", "_hinge", "_truncated"),
-        *("node_types_", "class_types_"),
-    )
+    _model: GraphModel
+    _rows: GraphRows
+    _truncated: bool  # True if probabilities come from a fixed number of iterations
+    _state = (*StructuredCRF._state, "_truncated")
+    _prediction_parameters = ("decode", "n_jobs", "inference")
+    _words = GRAPH
+    _hashing = "the nodes into arrays by sklearn.feature_extraction.FeatureHasher"
 
     _parameter_constraints: ClassVar[dict] = {
-        **STRUCTURED_CONSTRAINTS,
+        **LINEAR_CONSTRAINTS,
         "learning": rule_constraint("graph", "PseudoLikelihood()"),
         "inference": method_constraint(
             methods_for(FactorGraphEnergy, Likelihood.conditional_answers)
@@ -238,7 +241,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         max_iter: int = 300,
         early_stopping: bool | LossPlateau = False,
         features: str = "observed",
-        decode: str = "map",
+        decode: str | DecodingRule = "map",
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -261,69 +264,9 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.target_tags.required = True
-        return tags
-
     # ------------------------------------------------------------------------------- training
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "classes_")
-
-    @all_or_nothing
-    @with_callbacks
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : list of graphs
-            `Graph` objects or tuples ``(nodes, edges)`` or ``(nodes, edges, edge_features)``.
-        y : list of labels of graphs
-            A label for each node of each graph. Labels are strings or integers, and missing labels
-            are None or NaN. None in place of a list means that all labels of a graph are missing.
-        sample_weight : array-like of shape (n_graphs,), default=None
-            Non-negative weights; a graph of weight k counts as k copies of the graph.
-            If ``alpha="auto"``, the search for alpha depends only on the ratios of the weights.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If X, y, a weight or a hyperparameter is invalid, or inference is not possible because
-            a graph is too wide.
-        FloatingPointError
-            If training diverges.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If inference converged for less than 90 % of the graphs in the last iteration, or if
-            "frank_wolfe" did not reach its tolerance, or its searches for labels were not exact.
-        UserWarning
-            If the search for labels of a wide graph that agree with the constraints ends without a
-            result. A graph without such labels raises a ValueError.
-        """
-        resume, rng = begin_fit(self)
-        graphs = self._training_graphs(X, y, sample_weight, resume)
-        if structured_solver(self).dual:
-            model, objective = self._problem(graphs, rng, resume)
-            fit_dual(self, model, graphs, objective, rng, (X, y, sample_weight))
-            return self
-        plan = self._plan(graphs, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        train(self, plan, rng, callbacks)
-        callbacks.end()
-        if not self._hinge:
-            warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
-        return self
-
+    @skip_empty_batches
     @all_or_nothing
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -337,7 +280,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         """Train for one epoch on the given graphs, with a stochastic solver.
 
         Nodes must be arrays or sparse matrices with the same number of features in each call. All
-        coefficients are learned, as with ``features="all"``.
+        coefficients are learned, as with ``features="all"``. A call in which no graph of positive
+        weight has an observed label does nothing.
 
         Parameters
         ----------
@@ -355,104 +299,86 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         -------
         self
         """
-        resume, rng = begin_partial_fit(self)
-        require_stochastic(self, "graphs")
         sizes = _checked_sizes(clique_sizes)
-        graphs = self._training_graphs(X, y, sample_weight, resume, classes, sizes)
-        if self._rows.nodes.index is not None:
+        if self.__sklearn_is_fitted__() and not set(sizes) <= set(self._rows.sizes):
             raise ValueError(
-                "partial_fit cannot take dicts, because later batches may hold new features; turn "
-                "the nodes into arrays by sklearn.feature_extraction.FeatureHasher"
+                f"clique_sizes={sizes} must not contain new sizes: the first call of partial_fit "
+                f"had cliques of {list(self._rows.sizes)} nodes"
             )
-        plan = self._plan(graphs, rng, resume, partial=True)
-        train_one_epoch(self, plan, rng)
-        return self
+        return self._train_one_epoch(X, y, classes, sample_weight, sizes=sizes)
 
-    def _training_graphs(self, X, y, sample_weight, resume, classes=None, sizes=()) -> GraphBatch:
-        """Validate X, y and the weights; set the attributes that describe classes and features."""
-        if resume:
-            arrays = self._rows.transform(X)
-            if not set(sizes) <= set(self._rows.sizes):
-                raise ValueError(
-                    f"clique_sizes={list(sizes)} must not contain new sizes: the first call of "
-                    f"partial_fit had cliques of {list(self._rows.sizes)} nodes"
-                )
-        else:
-            self._rows = GraphRows(self.directed)
-            types = list(classes) if isinstance(classes, Mapping) else None
-            arrays = self._rows.fit_transform(X, types, sizes)
-        labels = flat_labels(y, arrays.start, kind=GRAPH)
-        if not resume:
-            names = None if self._rows.types is None else self._rows.types.names
-            if names is not None and classes is not None and not isinstance(classes, Mapping):
-                raise ValueError("classes must be a dict from node types to lists of classes")
-            self._node_classes = NodeClasses.of(labels, arrays.types, names, classes)
-            self.classes_ = self._node_classes.classes
-            if names is not None:
-                self.node_types_ = names
-                self.class_types_ = names[self._node_classes.type_of_class]
-            self.n_features_in_ = arrays.X.shape[1]
-            if self._rows.nodes.index is not None:
-                names = list(self._rows.nodes.index.columns)
-                self.feature_names_in_ = np.array(names, object)
-        path = self._node_classes.codes(labels, arrays.types)
-        weight = check_sample_weight(sample_weight, arrays.start[1:, None])
-        closed = closed_classes(arrays, self._node_classes)
-        graphs = GraphBatch(arrays, path, weight, np.arange(len(weight)), closed=closed)
-        if (weight == 0).any():
-            graphs = graphs.take(np.flatnonzero(weight))
-        pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
-        require_possible(graphs, pairs, self._node_classes.first, len(self.classes_), "y")
-        return graphs
+    def _warn_of_convergence(self):
+        if not self._hinge:
+            warn_of_convergence(self.convergence_curve_[-1], self._method(), *_UNCONVERGED)
 
-    def _plan(self, graphs, rng, resume, partial=False) -> Plan:
-        """Return the `Plan` (model, objective, solver, penalty and stopping rule) of a fit."""
-        model, objective = self._problem(graphs, rng, resume, partial)
-        return structured_plan(self, model, graphs, objective, rng, resume, partial)
+    # -------------------------------------------------------------------- the rows and the model
 
-    def _problem(self, graphs, rng, resume, partial=False) -> tuple[GraphModel, Any]:
-        """Return the model from which a fit starts, and the objective that the fit minimises."""
+    def _first_rows(self, X, classes, sample_weight, sizes=(), **reading):
+        rows = GraphRows(self.directed)
+        types = list(classes) if isinstance(classes, Mapping) else None
+        arrays = rows.fit_transform(X, types, sizes)
+        self._note_features(rows, arrays)
+        return rows, arrays
+
+    def _first_coder(self, labels, arrays, classes):
+        if self._rows.types is None:
+            return LabelCoder.of(labels, given=classes)
+        if classes is not None and not isinstance(classes, Mapping):
+            raise ValueError("classes must be a dict from node types to lists of classes")
+        names = self._rows.types.names
+        coder = LabelCoder.of(labels, arrays.types, names, classes)
+        self.node_types_, self.class_types_ = names, names[coder.type_of_class]
+        return coder
+
+    def _codes(self, labels, arrays, name="y", allow_unknown=False):
+        return self._coder.codes(labels, arrays.types, name, allow_unknown)
+
+    def _batch(self, arrays, path, weight):
+        closed = closed_classes(arrays, self._coder)
+        return GraphBatch(arrays, path, weight, np.arange(len(weight)), closed=closed)
+
+    def _require_possible(self, batch, name):
+        pairs = self._forbidden_pairs() if name == "y" else self._model.forbidden
+        require_possible(batch, pairs, self._coder.first, len(self.classes_), name)
+
+    def _forbidden_pairs(self):
+        return forbidden_pairs(self.forbidden, self.classes_, self.directed)
+
+    def _method(self) -> InferenceMethod:
+        return resolve_method(self.inference)
+
+    def _shape_of_model(self):
+        return {"n_latent_states": self._model.n_latent, "directed": self._model.directed}
+
+    def _objective(self, model, batch):
         rule = resolve_rule(self.learning, "graph")
-        self._hinge = check_hinge(self)
         self._truncated = rule.name == "backprop"
-        require_labels_of(self, rule, graphs.path)
         latent = self.n_latent_states
         if latent > 1 and rule.name != "mle":
             raise ValueError(
                 f"n_latent_states={latent} needs learning='mle'; got learning="
                 f"{option_name(self.learning)!r}"
             )
-        types = graphs.arrays.types is not None
+        types = batch.arrays.types is not None
         if self._rows.sizes and (latent > 1 or types):
             raise ValueError(
                 "cliques need n_latent_states=1 and graphs without node_types; got "
                 f"n_latent_states={latent}, and graphs {'with' if types else 'without'} node_types"
             )
-        model = self._model if resume else self._first_model(graphs, rng, partial)
-        pairs = forbidden_pairs(self.forbidden, self.classes_, self.directed)
+        pairs = self._forbidden_pairs()
         if pairs is not None and rule.name == "backprop":
             raise ValueError("`forbidden` needs a learning rule other than 'backprop'")
         model = model._replace(forbidden=pairs)
-        if model.n_latent != latent:
-            raise ValueError(
-                f"n_latent_states={latent} differs from the fitted model, which was fitted with "
-                f"n_latent_states={model.n_latent}; set warm_start=False to start again"
-            )
-        if model.directed != self.directed:
-            raise ValueError(
-                f"directed={self.directed} differs from the fitted model, which was fitted with "
-                f"directed={model.directed}; set warm_start=False to start again"
-            )
         trained = GraphParams(
             coef=True,
             intercept=True,
             pair_intercept=True,
-            pair_coef=bool(graphs.arrays.Z.shape[1]),
+            pair_coef=bool(batch.arrays.Z.shape[1]),
             cliques=bool(model.sizes),
         )
         return model, rule.graph(trained, self._method(), self.n_jobs)
 
-    def _first_model(self, graphs, rng, partial) -> GraphModel:
+    def _first_model(self, batch, rng, partial) -> GraphModel:
         """Return the model from which a first fit starts.
 
         All parameters are 0. But if classes have several latent states, `coef` and `intercept` are
@@ -461,8 +387,8 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
         latent = self.n_latent_states
         k = len(self.classes_) * latent
         features = "all" if partial or latent > 1 else self.features
-        columns = columns_for(graphs.X, graphs.path, k, features)
-        n_edge_features = graphs.arrays.Z.shape[1]
+        columns = columns_for(batch.X, batch.path, k, features)
+        n_edge_features = batch.arrays.Z.shape[1]
         params = GraphParams(
             np.zeros(columns.shape),
             np.zeros(k),
@@ -475,7 +401,7 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
                 coef=rng.normal(0, _SPREAD, params.coef.shape),
                 intercept=rng.normal(0, _SPREAD, k),
             )
-        first, sizes = self._node_classes.first, self._rows.sizes
+        first, sizes = self._coder.first, self._rows.sizes
         return GraphModel(params, columns, self.directed, latent, first, sizes)
 
     def _n_clique_entries(self, k) -> int:
@@ -501,6 +427,270 @@ class GraphCRF(CallbackSupportMixin, GraphAnswers):
             "clique_coef_": dict(zip(model.sizes, model.clique_tables())),
             "alpha_": alpha,
         }
+
+    # ------------------------------------------------------------------------------- answers
+
+    def _marginals(self, batch):
+        def answer(piece):
+            if self._truncated:
+                network = network_of(self._model, piece, self._method(), known=True)
+                return np.exp(network.log_beliefs())
+            posed = Posed.of(self._model, piece)
+            found = infer(posed.energy, self._method(), returns="marginals", clamp=posed.clamp)
+            states = posed.marginals(found)
+            return states.reshape(len(states), -1, self._model.n_latent).sum(axis=2)
+
+        return self._by_items(batch, partial(_named, answer))
+
+    def _decoded(self, batch):
+        path, forbidden = super()._decoded(batch), self._model.forbidden
+        if forbidden is not None and option_name(self.decode) == "marginal":
+            self._warn_of_forbidden_pairs(batch, path, forbidden)
+        return path
+
+    def _warn_of_forbidden_pairs(self, batch, path, forbidden):
+        """Warn if the classes `path` (T,), chosen node by node, contain forbidden pairs."""
+        i, j = batch.arrays.edges.T
+        wrong = np.flatnonzero(forbidden[path[i], path[j]])
+        if len(wrong):
+            graphs = np.unique(np.searchsorted(batch.start, i[wrong], side="right") - 1)
+            warn_user(
+                "decode='marginal' chooses the class of each node separately, and predicts pairs "
+                f"of classes in `forbidden` at {len(wrong)} edges of {len(graphs)} graphs, first "
+                f"in graph {graphs[0]} of X; decode='map' respects `forbidden`"
+            )
+
+    def _best_path(self, batch):
+        states = self._by_items(batch, partial(_named, self._best))
+        return states // self._model.n_latent
+
+    def _best(self, piece):
+        """Return the most probable states (T,) of the T nodes in a part of a batch of graphs.
+
+        The states are exact for forests (by max-product), and for graphs that are narrow enough for
+        variable elimination. Otherwise they are approximate.
+        """
+        k = self._model.most_states
+        restricted = self._model.forbidden is not None or piece.closed is not None
+        exact = np.full(len(piece), self._method().name == "exact")
+        if not exact.any() and kind_of_graphs(piece, k) != "forest":
+            exact = np.array([kind_of_graphs(graph, k) == "narrow" for graph in piece.single()])
+        path = np.empty(len(piece.path), np.int64)
+        for method, chosen in (("exact", exact), ("max_product", ~exact)):
+            if chosen.any():
+                posed = Posed.of(self._model, piece.take(np.flatnonzero(chosen)))
+                found = infer(posed.energy, method, returns="map", clamp=posed.clamp)
+                assert found.assignment is not None
+                if restricted and np.isneginf(posed.energy.score(found.assignment)[0]):
+                    self._raise_no_labels(piece.take(np.flatnonzero(chosen)), found.assignment)
+                states = posed.states(found.assignment[0])
+                path[np.repeat(chosen, np.diff(piece.start))] = states
+        return path
+
+    def _raise_no_labels(self, piece, assignment):
+        """Raise a ValueError that names the first graph for which max-product found no labels.
+
+        `piece` is a batch of graphs, and `assignment` (1, T) holds the states that max-product
+        found for the nodes of all graphs. At least one of the graphs has states of weight 0.
+        """
+        for c in range(len(piece)):
+            graph = piece.take(np.array([c]))
+            own = assignment[:, piece.start[c] : piece.start[c + 1]]
+            energy = Posed.of(self._model, graph).energy
+            if len(piece) == 1 or np.isneginf(energy.score(own)[0]):
+                error = no_labels(graph, "y_known", "max-product")
+                raise ValueError(
+                    f"{error}; set inference='exact' if the graph is narrow, or call "
+                    "predict_with_gap, which searches longer"
+                )
+
+    def _best_paths(self, batch, k):
+        if self._model.n_latent > 1:
+            raise ValueError(
+                "predict_topk needs n_latent_states=1, because the probability of labels is a sum "
+                "over latent states"
+            )
+
+        def answer(piece):
+            posed = Posed.of(self._model, piece)
+            returns = "best_states" if self._hinge else ("best_states", "log_partition")
+            try:
+                found = infer(posed.energy, "exact", returns=returns, n_best=k, clamp=posed.clamp)
+            except ContradictionError:
+                raise
+            except ValueError as error:
+                c = piece.index[0]
+                raise ValueError(f"graph {c} is too wide for predict_topk: {error}") from None
+            scores = found.best_scores[0]
+            scores = scores[scores > -np.inf]
+            log_z = np.nan if self._hinge else found.log_partition[0]
+            return posed.states(found.best_states[0, : len(scores)]), scores - log_z
+
+        return self._by_graphs(batch, answer)
+
+    def _draws(self, batch, n_samples, rng):
+        seeds = [rng.randint(np.iinfo(np.int32).max) for _ in range(len(batch))]
+
+        def answer(piece):
+            posed = Posed.of(self._model, piece)
+            seed = seeds[piece.index[0]]
+            drawn = sample(
+                posed.energy, "exact", n_samples=n_samples, clamp=posed.clamp, random_state=seed
+            )
+            return posed.states(drawn[0]) // self._model.n_latent
+
+        return self._by_graphs(batch, answer)
+
+    def _log_likelihoods(self, batch):
+        self._require_possible(batch.free(), "y_known")  # else the likelihood is not defined
+        possible = self._possible(batch)
+
+        def log_z(posed):
+            found = infer(posed.energy, self._method(), returns="log_partition", clamp=posed.clamp)
+            assert found.log_partition is not None
+            return float(found.log_partition[0])
+
+        def log_likelihood(c):
+            if not possible[c]:
+                return -np.inf
+            piece = batch.take(np.array([c]))
+            free = Posed.free(self._model, piece)
+            log_z_free = log_z(free)
+            if self._model.n_latent > 1 or (piece.path == MISSING).any():
+                return log_z(Posed.of(self._model, piece)) - log_z_free
+            return float(free.energy.score(free.assignment(piece.path)[None])[0]) - log_z_free
+
+        return np.array(list(ordered_map(log_likelihood, range(len(batch)), self.n_jobs)))
+
+    def _possible(self, batch):
+        """Return a list of bools: True for each graph whose labels agree with the constraints."""
+
+        def is_possible(graph):
+            try:
+                self._require_possible(graph, "y_known")
+            except NoLabelsError:
+                return False
+            return True
+
+        if is_possible(batch):
+            return [True] * len(batch)
+        return [is_possible(graph) for graph in batch.single()]
+
+    def predict_with_gap(
+        self,
+        X: Iterable,
+        y_known: Iterable | None = None,
+        search: InferenceMethod | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Search for the best labels of each graph, and bound the distance to the optimum.
+
+        The share of graphs whose labels are proven to be optimal is ``(gap == 0).mean()``. The
+        search takes longer than `predict`, and may find better labels for graphs with cycles.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        search : MapSearch, default=None
+            Search method with limits, for example ``MapSearch(time_limit=1.0)`` for one second per
+            graph. The default visits at most a million nodes of the search tree per graph.
+
+        Returns
+        -------
+        labels : ndarray of object (n_graphs,)
+            Array of labels (n_nodes,) for each graph.
+        objective : ndarray (n_graphs,)
+            Negative score of the labels.
+        gap : ndarray (n_graphs,)
+            Upper bound on the difference between `objective` and the smallest objective of any
+            labels; 0 if the labels are proven to be optimal.
+        """
+        if search is None:
+            search = MapSearch(max_nodes=_SEARCH_NODES, random_state=0)
+        elif not isinstance(search, MapSearch):
+            raise ValueError(f"search must be a MapSearch or None, got {search!r}")
+        batch = self._given(X, y_known)
+
+        def answer(piece):
+            posed = Posed.of(self._model, piece)
+            found = infer(posed.energy, search, returns=("map", "map_bound"), clamp=posed.clamp)
+            assert found.assignment is not None
+            score = posed.energy.score(found.assignment)[0]
+            if np.isneginf(score):
+                raise no_labels(piece, "y_known", "the search")
+            states = posed.states(found.assignment[0])
+            return self.classes_[states // self._model.n_latent], -score, found.gap[0]
+
+        labels, objective, gap = zip(*self._by_graphs(batch, answer))
+        parts = np.empty(len(labels), object)
+        parts[:] = labels
+        return parts, np.array(objective), np.array(gap)
+
+    @available_if(offers("check_convergence"))
+    def check_convergence(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Return True for each graph for which the inference of `predict_proba` converges.
+
+        If inference does not converge for a graph with cycles, the probabilities of this graph may
+        be far off. Methods such as ``SumProduct(damping=0.5, max_iter=500)`` converge more often.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of bool (n_graphs,)
+        """
+        batch = self._given(X, y_known)
+
+        def answer(piece):
+            posed = Posed.of(self._model, piece)
+            found = infer(posed.energy, self._method(), returns="marginals", clamp=posed.clamp)
+            return found.converged[0]
+
+        return np.array(self._by_graphs(batch, answer), bool)
+
+    def factor_graph(self, graph: Any) -> FactorGraphEnergy:
+        """Return p(y | x) of a single graph as a factor graph.
+
+        All queries of `skcrbm.inference.infer` work on the factor graph, for example a MAP search
+        with bounds.
+
+        Parameters
+        ----------
+        graph : Graph or tuple
+            A single graph, in the same form as in `fit`.
+
+        Returns
+        -------
+        FactorGraphEnergy
+            Factor graph whose variable i is the class of node i, as an index of `classes_`. With
+            latent states, a variable is ``class * n_latent_states + latent state``. If nodes have
+            types, the index refers to the classes of the node's own type.
+        """
+        return Posed.free(self._model, self._given([graph], None)).energy
+
+    def _by_graphs(self, batch, answer):
+        """Return the list of ``answer(part)`` for all graphs; a part is a batch of one graph."""
+
+        def of_graph(c):
+            return _named(answer, batch.take(np.array([c])))
+
+        with one_blas_thread():
+            return list(ordered_map(of_graph, range(len(batch)), self.n_jobs))
+
+
+def _named(answer, piece):
+    """Return ``answer(piece)``; if a graph has no possible labels, the error names the graph."""
+    try:
+        return answer(piece)
+    except ContradictionError:
+        if len(piece) == 1:
+            raise no_labels(piece, "y_known") from None
+        for graph in piece.single():
+            _named(answer, graph)
+        raise
 
 
 def _checked_sizes(clique_sizes):

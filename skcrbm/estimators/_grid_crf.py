@@ -1,34 +1,19 @@
-"""Define `GridCRF`, a conditional random field for images of any sizes."""
+"""GridCRF: conditional random field for images of any sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.image_model import ImageModel, ImageParams, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
-from skcrbm.estimators._structured import (
-    require_stochastic,
-    warn_of_new_labels,
-)
-from skcrbm.learning.data import Design
-from skcrbm.learning.fit import NO_PROGRESS, Plan, begin_partial_fit, train, train_one_epoch
-from skcrbm.learning.solvers import (
-    Adam,
-    LossPlateau,
-    Solver,
-    resolve_solver,
-    resolve_stopping,
-    solver_constraint,
-    stopping_constraint,
-)
+from skcrbm.estimators._structured import SHARED_CONSTRAINTS, StructuredCRF
+from skcrbm.learning.solvers import Adam, LossPlateau, Solver, solver_constraint
 from skcrbm.learning.structured.image import (
     ImageBatch,
     ImageLikelihood,
@@ -36,41 +21,32 @@ from skcrbm.learning.structured.image import (
     image_params,
     log_beliefs,
 )
-from skcrbm.learning.structured.objective import structured_penalty
-from skcrbm.learning.structured.rows import StructureSource
-from skcrbm.targets.codes import MISSING
+from skcrbm.targets.codes import MISSING, LabelCoder
 from skcrbm.targets.pixels import (
-    UNKNOWN,
     ImageRows,
     pixel_classes,
-    pixel_codes,
     pixel_labels,
     pixel_weights,
     split_images,
     without_weightless,
 )
-from skcrbm.utils.fitting import (
-    CallbackSupportMixin,
-    EpochCallbacks,
-    all_or_nothing,
-    begin_fit,
-    skip_empty_batches,
-    with_callbacks,
-)
-from skcrbm.utils.options import Integer, check_parameters, is_auto
-from skcrbm.utils.parallel import one_blas_thread, ordered_map
-from skcrbm.utils.pickling import SavedModel
-from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
-from skcrbm.utils.validation import NothingToLearnError
+from skcrbm.targets.sequences import IMAGE
+from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.sklearn_private import Interval
 
-# Number of images in a mini-batch, if the batch size of a stochastic solver is "auto".
-_BATCH_IMAGES = 4
 # Learning rate of Adam if `learning_rate` is "auto". The rate is larger than in other models,
 # because the model has only a few weights, which all pixels share.
 _ADAM_RATE = 0.03
+# Value of alpha="auto" in `partial_fit`, which does not know the number of pixels.
+_STREAM_ALPHA = 1e-5
+# Reason why a model has no answers about all pixels of an image together.
+_SINGLE_PIXELS = (
+    "mean field gives the probabilities of single pixels only; use factor_graph(image) with "
+    "skcrbm.inference"
+)
 
 
-class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
+class GridCRF(StructuredCRF):
     """Conditional random field over the pixels of images, with weights that all positions share.
 
     The class of a pixel depends on the window of X around the pixel, on the classes of its
@@ -78,6 +54,15 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     on a window of X and on the classes in this window. The number of parameters does not depend on
     the size of the images, so that images may be large and differ in size. Inference is mean field
     with a fixed number of iterations, and training differentiates through these iterations [1]_.
+
+    X is an array (n_images, height, width) or (n_images, height, width, n_channels), or a list of
+    images of any sizes. Pixels may be NaN (missing). y holds the class of each pixel, in an array
+    or a list of arrays (height, width): integers, strings or booleans, and NaN or None for missing
+    labels. Numbers such as -1 and 255 are classes, too; if they stand for missing labels, write NaN
+    instead, as in ``np.where(y == 255, np.nan, y)``. `sample_weight` holds weights of the images,
+    or images of weights of single pixels, in which a pixel of weight 0 is a missing label. Only
+    the ratios of the weights matter. If X is an array, so are the predictions; if X is a list, they
+    are an object array with an image for each entry.
 
     Parameters
     ----------
@@ -146,7 +131,10 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     Notes
     -----
     Beyond the border of an image, each channel of X has its mean value, and there are no
-    neighbours.
+    neighbours. The first call of `partial_fit` determines the mean and the scale of each channel.
+
+    Mean field gives the probabilities of single pixels, so there are no `sample` and
+    `predict_topk`; `factor_graph` is the model for other inference methods.
 
     References
     ----------
@@ -169,26 +157,20 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     True
     """
 
-    classes_: np.ndarray
-    loss_curve_: list[float]
-    _progress: Any
     _model: ImageModel
     _rows: ImageRows
-    _state = ("_model", "_rows", "_progress", "_rng")
+    _prediction_parameters = ("n_jobs",)
+    _words = IMAGE
+    _lacks: ClassVar = {"predict_topk": _SINGLE_PIXELS, "sample": _SINGLE_PIXELS}
+    _batch_rows = 4
 
     _parameter_constraints: ClassVar[dict] = {
+        **SHARED_CONSTRAINTS,
         "window": [Interval(Integral, 1, None, closed="left")],
         "pair_window": [Interval(Integral, 1, None, closed="left")],
         "n_hidden": [Integer(0)],
         "n_inference_iter": [Integer(1)],
-        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "solver": solver_constraint(),
-        "max_iter": [Integer(1)],
-        "early_stopping": stopping_constraint(auto=False),
-        "warm_start": ["boolean"],
-        "n_jobs": [Integer(), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -222,162 +204,95 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = True
-        tags.target_tags.required = True
         return tags
 
-    # ------------------------------------------------------------------------------- training
+    # -------------------------------------------------------------------- the rows and the model
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "classes_")
+    def _first_rows(self, X, classes, sample_weight, **reading):
+        rows = ImageRows()
+        return rows, rows.fit_transform(X, sample_weight)
 
-    @all_or_nothing
-    @with_callbacks
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
-        """Fit the model.
+    def _weights(self, sample_weight, arrays):
+        """Return the weights of the pixels (T,), from weights of images or of pixels."""
+        return pixel_weights(sample_weight, arrays)
 
-        Parameters
-        ----------
-        X : array-like (n_images, height, width) or (n_images, height, width, n_channels), or list
-            Images; a list may hold images of different sizes. Pixels may be NaN (missing).
-        y : array-like (n_images, height, width) or list of arrays (height, width)
-            Class of each pixel: integers, strings or booleans, and NaN or None for missing labels.
-            None in place of an image means that all its labels are missing. Numbers such as -1 and
-            255 are classes, too; if they stand for missing labels, write NaN instead, as in
-            ``np.where(y == 255, np.nan, y)``.
-        sample_weight : array-like of shape (n_images,), or images of weights like y, default=None
-            Non-negative weights of the images or of single pixels. An image of weight k counts as k
-            copies of the image in the mean loss, and a pixel of weight 0 is a missing label. Only
-            the ratios of the weights matter.
+    def _item_weights(self, sample_weight, arrays):
+        return self._weights(sample_weight, arrays)
 
-        Returns
-        -------
-        self
+    def _labels(self, y, arrays, name="y"):
+        """Return the labels of each image as a flat array; missing labels are NaN or None."""
+        return pixel_labels(y, arrays.shapes, name)
 
-        Raises
-        ------
-        ValueError
-            If X, y, a weight or a hyperparameter is invalid.
-        FloatingPointError
-            If training diverges.
+    def _training_labels(self, y, arrays, weight):
+        return without_weightless(self._labels(y, arrays), weight, arrays.start)
+
+    def _first_coder(self, labels, arrays, classes):
+        given = labels if classes is None else [np.asarray(classes)]
+        return LabelCoder(pixel_classes(given, "y" if classes is None else "classes"))
+
+    def _codes(self, labels, arrays, name="y", allow_unknown=False):
+        parts = [
+            self._coder.codes(part, None, f"image {i} of {name}", allow_unknown)
+            for i, part in enumerate(labels)
+        ]
+        return np.concatenate(parts)
+
+    def _first_label(self, labels, mask):
+        parts = np.split(mask, np.cumsum([len(part) for part in labels])[:-1])
+        return next(v for part, own in zip(labels, parts) for v in part[own].tolist())
+
+    def _batch(self, arrays, path, weight):
+        return ImageBatch.of(arrays, path, weight)
+
+    def _like(self, X, values, batch):
+        """Return values (T, ...) of all pixels as images.
+
+        If X is an array of images of equal size, the result is an array with a first axis for the
+        images. If X is a list, the result is an object array with an entry for each image.
         """
-        resume, rng = begin_fit(self)
-        images = self._training_images(X, y, sample_weight, resume)
-        plan = self._plan(images, rng, resume)
-        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
-        train(self, plan, rng, callbacks)
-        callbacks.end()
-        return self
+        images = split_images(values, batch.arrays)
+        if isinstance(X, np.ndarray) and X.ndim > 1:
+            return np.stack(images)
+        found = np.empty(len(images), object)
+        for i, image in enumerate(images):  # `found[:] = images` would stack images of equal size
+            found[i] = image
+        return found
 
-    @skip_empty_batches
-    @all_or_nothing
-    @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self,
-        X: Iterable,
-        y: Iterable,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ):
-        """Train for one epoch on the given images, with a stochastic solver.
+    def _shape_of_model(self):
+        structure = self._model.structure
+        return {name: getattr(structure, name) for name in ("window", "pair_window", "n_hidden")}
 
-        The first call determines the mean and the scale of each channel. A call in which no image
-        of positive weight has an observed label does nothing.
+    def _first_model(self, batch, rng, partial):
+        sizes = self.window, self.pair_window
+        for name, size in zip(("window", "pair_window"), sizes):
+            if size % 2 == 0:
+                raise ValueError(f"{name} must be odd, got {size}")
+        structure = ImageStructure(len(self.classes_), self._rows.n_channels, *sizes, self.n_hidden)
+        return ImageModel(image_params(structure, rng), structure, self.n_inference_iter)
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-        classes : array-like of shape (n_classes,), default=None
-            All classes; required in the first call if `y` does not contain all of them.
+    def _objective(self, model, batch):
+        objective = ImageLikelihood(ImageParams(True, True, True, True), self.n_jobs)
+        return model._replace(n_iter=self.n_inference_iter), objective
 
-        Returns
-        -------
-        self
-        """
-        resume, rng = begin_partial_fit(self)
-        require_stochastic(self, "images")
-        images = self._training_images(X, y, sample_weight, resume, classes)
-        plan = self._plan(images, rng, resume, partial=True)
-        train_one_epoch(self, plan, rng)
-        return self
-
-    def _training_images(self, X, y, sample_weight, resume, classes=None) -> ImageBatch:
-        """Validate X, y and the weights; set `classes_` and the scales of the channels."""
-        for name in ("window", "pair_window"):
-            if getattr(self, name) % 2 == 0:
-                raise ValueError(f"{name} must be odd, got {getattr(self, name)}")
-        if resume:
-            arrays = self._rows.transform(X)
-        else:
-            self._rows = ImageRows()
-            arrays = self._rows.fit_transform(X, sample_weight)
-        weight = pixel_weights(sample_weight, arrays)
-        labels = without_weightless(pixel_labels(y, arrays.shapes), weight, arrays.start)
-        if not resume:
-            given = labels if classes is None else [np.asarray(classes)]
-            self.classes_ = pixel_classes(given, "y" if classes is None else "classes")
-        path = pixel_codes(labels, self.classes_)
-        images = ImageBatch.of(arrays, path, weight)
-        used = images.weight > 0
-        if not used.any():
-            raise NothingToLearnError("y holds no observed label in an image of positive weight")
-        return images if used.all() else images.take(np.flatnonzero(used))
-
-    def _plan(self, images: ImageBatch, rng, resume: bool, partial: bool = False) -> Plan:
-        """Return the `Plan` (model, objective, solver and stopping rule) of a fit; set `alpha_`."""
-        structure = ImageStructure(
-            len(self.classes_), self._rows.n_channels, self.window, self.pair_window, self.n_hidden
-        )
-        if resume:
-            model = self._model._replace(n_iter=self.n_inference_iter)
-            if model.structure != structure:
-                raise ValueError(
-                    "window, pair_window or n_hidden has changed since the model was fitted; set "
-                    "warm_start=False to start again"
-                )
-        else:
-            model = ImageModel(image_params(structure, rng), structure, self.n_inference_iter)
-        alpha: Any = self.alpha
-        if is_auto(alpha):
-            alpha = 1e-5 if partial else 1 / int(np.count_nonzero(images.path != MISSING))
-        self.alpha_ = float(alpha)
-        solver = resolve_solver(self.solver)
+    def _solver(self):
+        solver = super()._solver()
         if isinstance(solver, Adam) and is_auto(solver.learning_rate):
             copied: Any = clone(solver)
             solver = copied.set_params(learning_rate=_ADAM_RATE)
-        stochastic: dict[str, Any] = {}
-        if solver.stochastic:
-            stochastic = {
-                "stopping": resolve_stopping(self.early_stopping, False),
-                "batch_size": solver.rows_per_step(len(images), _BATCH_IMAGES),
-                "average": solver.keeps_average(False),
-                "rate_factors": type(model.params)(1.0, 1.0, 1.0, 1.0),
-                "mean_square": float(structure.n_channels * structure.window**2),
-            }
-        elif self.early_stopping is not False:
-            raise ValueError(
-                "early_stopping is for stochastic solvers; set early_stopping=False with "
-                "solver='lbfgs'"
-            )
-        return Plan(
-            model=model,
-            design=Design(np.empty((0, 0))),
-            rows=StructureSource(images),
-            objective=ImageLikelihood(ImageParams(True, True, True, True), self.n_jobs),
-            penalty=structured_penalty(model.params, self.alpha_, 0.0),
-            solver=solver,
-            max_iter=self.max_iter,
-            verbose=int(self.verbose),
-            progress=self._progress if resume else NO_PROGRESS,
-            attributes=self._model_attributes,
-            **stochastic,
-        )
+        return solver
 
-    def _model_attributes(self, model: ImageModel, epoch: int) -> dict[str, Any]:
+    def _chosen_alpha(self, model, batch, objective, rng, resume, partial=False):
+        if not is_auto(self.alpha):
+            return self.alpha
+        return _STREAM_ALPHA if partial else 1 / int(np.count_nonzero(batch.path != MISSING))
+
+    def _mean_square(self, batch):
+        """Return the number of values in a window; the channels have a mean square of 1."""
+        return float(self._rows.n_channels * self.window**2)
+
+    def _model_attributes(self, model, alpha):
         p = model.params
         return {
             "_model": model,
@@ -385,98 +300,32 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             "intercept_": p.intercept,
             "pair_coef_": p.pair_coef,
             "hidden_coef_": p.hidden_coef,
+            "alpha_": alpha,
         }
 
-    # ----------------------------------------------------------------------------- predictions
+    # ------------------------------------------------------------------------------- answers
 
-    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
-        """Predict the most probable class of each pixel.
+    def _log_marginals(self, batch):
+        """Return the log-probabilities (T, K) of the classes by mean field, given known labels."""
 
-        Parameters
-        ----------
-        X : array-like or list of images
-            Images, in the same form as in `fit`.
-        y_known : array-like or list of images of labels, default=None
-            Labels that are known beforehand, and None or NaN for the other labels, which are
-            predicted given the known labels.
+        def answer(part):
+            known = part.path if (part.path != MISSING).any() else None
+            return log_beliefs(self._model, part, known).T
 
-        Returns
-        -------
-        ndarray of shape (n_images, height, width), or ndarray of object (n_images,)
-            Predicted classes. If X is a list, the entries of the result are arrays of shape
-            (height, width).
-        """
-        batch = self._given(X, y_known)
-        codes = self._log_beliefs(batch).argmax(axis=0)
-        return _like(X, split_images(self.classes_[codes], batch.arrays))
+        return self._by_items(batch, answer)
 
-    def predict_log_proba(self, X: Iterable, y_known: Iterable | None = None):
-        """Return the logarithm of `predict_proba`.
+    def _marginals(self, batch):
+        return np.exp(self._log_marginals(batch))
 
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
+    def _decoded(self, batch):
+        return self._log_marginals(batch).argmax(axis=1)
 
-        Returns
-        -------
-        ndarray of shape (n_images, height, width, n_classes), or ndarray of object (n_images,)
-        """
-        batch = self._given(X, y_known)
-        return _like(X, split_images(self._log_beliefs(batch).T, batch.arrays))
-
-    def predict_proba(self, X: Iterable, y_known: Iterable | None = None):
-        """Return the probability of each class at each pixel.
-
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_images, height, width, n_classes), or ndarray of object (n_images,)
-            Probabilities, with the classes in the order of `classes_`. If X is a list, the entries
-            of the result are arrays of shape (height, width, n_classes).
-        """
-        batch = self._given(X, y_known)
-        return _like(X, split_images(np.exp(self._log_beliefs(batch)).T, batch.arrays))
-
-    def score(
-        self,
-        X: Iterable,
-        y: Iterable,
-        sample_weight: ArrayLike | None = None,
-        y_known: Iterable | None = None,
-    ) -> float:
-        """Return the share of correctly predicted pixels, over all pixels with observed labels.
-
-        Labels that did not occur in training count as wrong.
-
-        Parameters
-        ----------
-        X, y
-            As in `fit`.
-        sample_weight : array-like of shape (n_images,), or images of weights like y, default=None
-            Weights of the images or of single pixels.
-        y_known : array-like or list of images of labels, default=None
-            Labels that are known beforehand, as in `predict`; they do not count in the score.
-
-        Returns
-        -------
-        float
-        """
-        batch = self._given(X, y_known)
-        labels = pixel_labels(y, batch.arrays.shapes)
-        path = pixel_codes(labels, self.classes_, allow_unknown=True)
-        unknown = np.split(path == UNKNOWN, batch.start[1:-1])
-        warn_of_new_labels(v for part, new in zip(labels, unknown) for v in part[new].tolist())
-        weight = pixel_weights(sample_weight, batch.arrays)
-        weight = weight * ((path != MISSING) & (batch.path == MISSING))
-        if not weight.any():
-            raise ValueError("y holds no observed label with a positive weight")
-        right = self._log_beliefs(batch).argmax(axis=0) == path
-        return float(weight @ right / weight.sum())
+    def _log_likelihoods(self, batch):
+        log_p = self._log_marginals(batch.free())
+        seen = np.flatnonzero(batch.path != MISSING)
+        found = np.zeros(len(batch.path))
+        found[seen] = log_p[seen, batch.path[seen]]
+        return np.add.reduceat(found, batch.start[:-1])
 
     def factor_graph(self, image: Any) -> FactorGraphEnergy:
         """Return p(y | x) of a single image as a factor graph.
@@ -525,42 +374,3 @@ class GridCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             np.concatenate([np.empty((0, 2), np.int64), *edges]),
             np.concatenate([np.empty((0, k, k)), *pairs]),
         )
-
-    def _given(self, X, y_known) -> ImageBatch:
-        """Validate X and `y_known`, and return the images and known labels as a batch."""
-        check_is_fitted(self, "classes_")
-        check_parameters(self, ("n_jobs",))
-        arrays = self._rows.transform(X)
-        path = np.full(arrays.start[-1], MISSING)
-        if y_known is not None:
-            labels = pixel_labels(y_known, arrays.shapes, "y_known")
-            path = pixel_codes(labels, self.classes_, "y_known")
-        return ImageBatch.of(arrays, path, np.ones(len(path)))
-
-    def _log_beliefs(self, batch: ImageBatch) -> np.ndarray:
-        """Return the log-probabilities (K, T) of the K classes of the T pixels by mean field.
-
-        The probabilities are conditional on the known labels of the batch.
-        """
-        parts = batch.pieces()
-
-        def answer(part):
-            known = part.path if (part.path != MISSING).any() else None
-            return log_beliefs(self._model, part, known).T
-
-        with one_blas_thread():
-            return batch.joined(parts, list(ordered_map(answer, parts, self.n_jobs))).T
-
-
-def _like(X, images):
-    """Convert the results of all images to an array or an object array, in the form of X.
-
-    If X is an array of images of equal size, the result is an array with a first axis for the
-    images. If X is a list, the result is an object array with an entry for each image.
-    """
-    if isinstance(X, np.ndarray) and X.ndim > 1:
-        return np.stack(images)
-    found = np.empty(len(images), object)
-    for i, image in enumerate(images):  # `found[:] = images` would stack images of equal size
-        found[i] = image
-    return found

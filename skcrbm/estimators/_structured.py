@@ -1,387 +1,780 @@
-"""Prepare fits to sequences or graphs, for `ChainCRF` and `GraphCRF`."""
+"""Define the base class of the conditional random fields of sequences, graphs and images.
+
+A row is a whole sequence, graph or image; its items are the positions, nodes or pixels, each of
+which has a class. The base class contains training and all answers of a fitted model. A subclass
+reads X and y, makes its model and its objective, and answers questions about a batch of rows.
+"""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.decoding.rules import DecodingRule, decoder_constraint
 from skcrbm.learning.data import Design
-from skcrbm.learning.fit import NO_PROGRESS, Plan
+from skcrbm.learning.fit import NO_PROGRESS, Plan, begin_partial_fit, train, train_one_epoch
 from skcrbm.learning.large_margin.frank_wolfe import FrankWolfeFit, fit_frank_wolfe
 from skcrbm.learning.large_margin.structured_blocks import dual_blocks
-from skcrbm.learning.large_margin.structured_hinge import HingeObjective
-from skcrbm.learning.penalty_path import clearly_worse, penalty_path
-from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import (
     GRADIENT_SOLVERS,
     LBFGS,
     FrankWolfe,
+    Solver,
     resolve_solver,
     resolve_stopping,
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.learning.structured.objective import (
-    PATIENCE,
-    TOTALS,
-    gradient_path,
-    structured_penalty,
-)
+from skcrbm.learning.structured.penalty import PLAIN_ALPHA, search_alpha, structured_penalty
 from skcrbm.learning.structured.rows import StructureSource
-from skcrbm.targets.codes import MISSING
-from skcrbm.targets.sequences import (
-    SEQUENCE,
-    Structure,
-    flat_labels,
-    flatten,
-    kind_of,
-)
+from skcrbm.targets.codes import MISSING, UNKNOWN, LabelCoder
+from skcrbm.targets.sequences import Structure, flat_labels, split_rows
 from skcrbm.utils.columns import warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, pass_hooks, warn_of_early_end
-from skcrbm.utils.options import Integer, is_auto, option_name
-from skcrbm.utils.sklearn_private import Interval, StrOptions
-from skcrbm.utils.validation import check_sample_weight
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    all_or_nothing,
+    begin_fit,
+    pass_hooks,
+    skip_empty_batches,
+    warn_of_early_end,
+    with_callbacks,
+)
+from skcrbm.utils.options import Integer, check_parameters, is_auto, option_name
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
+from skcrbm.utils.pickling import SavedModel
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
+from skcrbm.utils.validation import NothingToLearnError, check_count, check_sample_weight
 from skcrbm.utils.warnings import warn_user
 
-#: Names of the solvers of `ChainCRF` and `GraphCRF`.
-STRUCTURED_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe")
+# Names of the solvers of `ChainCRF` and `GraphCRF`.
+_SOLVERS = (*GRADIENT_SOLVERS, "frank_wolfe")
 
-#: Constraints of the hyperparameters that `ChainCRF` and `GraphCRF` share.
-STRUCTURED_CONSTRAINTS: dict[str, Any] = {
+#: Constraints of the hyperparameters that all structured estimators share.
+SHARED_CONSTRAINTS: dict[str, Any] = {
     "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-    "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-    "solver": solver_constraint(STRUCTURED_SOLVERS, auto=True),
     "max_iter": [Integer(1)],
     "early_stopping": stopping_constraint(auto=False),
-    "features": [StrOptions({"observed", "all"})],
-    "decode": [StrOptions({"map", "marginal"})],
     "warm_start": ["boolean"],
     "n_jobs": [Integer(), None],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
-
-# Value of alpha="auto" in `partial_fit`, or in `fit` if there are too few sequences or graphs for a
-# search.
-_PLAIN_ALPHA = 0.01
+#: Constraints of the hyperparameters that `ChainCRF` and `GraphCRF` share.
+LINEAR_CONSTRAINTS: dict[str, Any] = {
+    **SHARED_CONSTRAINTS,
+    "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    "solver": solver_constraint(_SOLVERS, auto=True),
+    "features": [StrOptions({"observed", "all"})],
+    # "map" suits the share of rows without a wrong label, "marginal" the share of right labels.
+    "decode": decoder_constraint(("map", "marginal")),
+}
 _NO_MARGINALS = (
     "decode='marginal' needs probabilities, which learning='max_margin' does not learn; set "
     "decode='map' or learning='mle'"
 )
 # Advice in the warning about columns of X that have different scales.
 _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
-# The search for alpha="auto" holds out the share _HELD_OUT of the sequences or graphs. If there are
-# fewer than _LEAST_ROWS sequences or graphs, there is no search. If there are more than _MOST_ROWS,
-# the search uses a random sample of _MOST_ROWS sequences or graphs. The sample is enough, because
-# the best penalty relative to the sum of all losses hardly depends on the number of sequences or
-# graphs.
-_HELD_OUT, _LEAST_ROWS, _MOST_ROWS = 0.2, 5, 2500
-# In the search for alpha="auto", block-coordinate Frank-Wolfe makes at most _PATH_PASSES passes for
-# each penalty, and stops earlier if the relative duality gap is at most _PATH_TOL. If the relative
-# gap is above _PATH_LIMIT after the last pass, the penalty is rejected as too weak, because the
-# final fit would not converge either.
-_PATH_PASSES, _PATH_TOL, _PATH_LIMIT = 40, 0.02, 0.05
 
 
-def require_labels_of(estimator: Any, rule: LearningRule, path: np.ndarray) -> None:
-    """Raise a ValueError if labels are missing and the learning rule needs complete labels.
+class TopPaths(NamedTuple):
+    """The k most probable label sequences of a sequence, or label vectors of a graph.
 
-    `path` (T,) holds the class codes of all T nodes or positions.
+    The label sequences (or vectors) are in decreasing order of probability.
     """
-    if rule.needs_complete and (path == MISSING).any():
-        raise ValueError(
-            f"learning={option_name(estimator.learning)!r} needs complete labels, but y has "
-            "missing labels; learning='mle' supports them"
+
+    labels: np.ndarray  # (k, n): classes of the n positions or nodes
+    log_proba: np.ndarray  # (k,): log-probabilities of the rows of `labels`
+
+
+def offers(name: str, for_margins: bool = False) -> Callable[[Any], bool]:
+    """Return the condition under which an estimator has the method `name`.
+
+    scikit-learn's `available_if` calls the condition, which raises an AttributeError if a class
+    lacks the method, or if the method needs probabilities and the model has none. `for_margins` is
+    True for a method that needs no probabilities.
+    """
+
+    def offered(crf: StructuredCRF) -> bool:
+        if name in crf._lacks:
+            raise AttributeError(f"{type(crf).__name__} has no {name}, because {crf._lacks[name]}")
+        margin = option_name(crf.learning) == "max_margin"
+        if not for_margins and getattr(crf, "_hinge", margin):
+            raise AttributeError(
+                f"{type(crf).__name__} gives no probabilities after learning='max_margin', "
+                "because its scores only serve to find the best labels; use learning='mle'"
+            )
+        return True
+
+    return offered
+
+
+class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
+    """Base class of the conditional random fields of sequences, graphs and images.
+
+    All of them keep the same contracts. Missing labels are None or NaN; training needs an observed
+    label in a row of positive weight, and `partial_fit` skips batches without such a label. Labels
+    that training did not have are an error, except in `score`, where they count as wrong. Labels
+    that `forbidden` excludes raise an error that names the row, and have the log-likelihood -inf. A
+    warm start, or another call of `partial_fit`, raises an error if a hyperparameter that shapes
+    the model has changed.
+    """
+
+    classes_: np.ndarray
+    loss_curve_: list[float]
+    convergence_curve_: list[float]
+    alpha_: float
+    alpha: float | str
+    solver: str | Solver
+    max_iter: int
+    early_stopping: Any
+    warm_start: bool
+    n_jobs: int | None
+    random_state: Any
+    verbose: bool | int
+    # Values of the hyperparameters that some subclasses do not have.
+    learning: Any = "mle"
+    l1_ratio: float = 0.0
+    decode: str | DecodingRule = "marginal"
+
+    _model: Any
+    _rows: Any  # converter of X into arrays
+    _coder: LabelCoder
+    _progress: Any
+    _hinge: bool  # True if the model was trained for a large margin
+    _dual: Any
+    _state = ("_model", "_rows", "_coder", "_progress", "_rng", "_dual", "_hinge")
+
+    _parameter_constraints: ClassVar[dict] = SHARED_CONSTRAINTS
+    # Hyperparameters that predictions read.
+    _prediction_parameters: ClassVar[tuple[str, ...]] = ("decode", "n_jobs")
+    # Words for a row and an item in messages.
+    _words: ClassVar[Structure]
+    # Names of methods that the class lacks, and the reason in the message.
+    _lacks: ClassVar[dict[str, str]] = {}
+    # Number of rows in a mini-batch if the batch size of a stochastic solver is "auto".
+    _batch_rows: ClassVar[int] = 16
+    # Advice on dicts in `partial_fit`.
+    _hashing: ClassVar[str] = ""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "classes_")
+
+    # ------------------------------------------------------------------------------- training
+
+    @all_or_nothing
+    @with_callbacks
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : list of sequences, graphs or images
+            Rows, in a form that the class describes.
+        y : list of labels of the rows
+            A label for each item. None or NaN is a missing label, and None in place of the labels
+            of a row means that all of them are missing.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Non-negative weights; a row of weight k counts as k copies of the row. If
+            ``alpha="auto"``, only their ratios count in the choice of alpha.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X, y, a weight or a hyperparameter is invalid, no row of positive weight has an
+            observed label, labels break a constraint, or inference is not possible because a graph
+            is too wide.
+        FloatingPointError
+            If training diverges.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If "frank_wolfe" did not reach its tolerance, or its searches for labels were not exact,
+            or inference on graphs converged for less than 90 % of them in the last iteration.
+        """
+        resume, rng = begin_fit(self)
+        solver = self._solver()
+        batch = self._training_batch(X, y, sample_weight, resume)
+        if solver.dual:
+            self._fit_dual(batch, solver, rng, resume, (X, y, sample_weight))
+            return self
+        plan = self._plan(batch, solver, rng, resume)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        train(self, plan, rng, callbacks)
+        callbacks.end()
+        self._warn_of_convergence()
+        return self
+
+    @skip_empty_batches
+    @all_or_nothing
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Iterable,
+        y: Iterable,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Train for one epoch on the given rows, with a stochastic solver.
+
+        X must be arrays with the same number of features in each call, so turn dicts into arrays
+        first. All coefficients are learned, as with ``features="all"``. A call in which no row of
+        positive weight has an observed label does nothing.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes; required in the first call if `y` does not contain all of them.
+
+        Returns
+        -------
+        self
+        """
+        return self._train_one_epoch(X, y, classes, sample_weight)
+
+    def _train_one_epoch(self, X, y, classes, sample_weight, **reading):
+        """Train for one epoch; `reading` are further arguments of `_first_rows`."""
+        resume, rng = begin_partial_fit(self)
+        solver = self._solver()
+        if not solver.stochastic:
+            raise ValueError(
+                "partial_fit needs a stochastic solver, for example solver='adam'; "
+                f"{solver.name!r} needs all {self._words.whole}s at once"
+            )
+        batch = self._training_batch(X, y, sample_weight, resume, classes, **reading)
+        if self._rows.index is not None:
+            raise ValueError(
+                "partial_fit cannot take dicts, because later batches may hold new features; turn "
+                f"{self._hashing}"
+            )
+        train_one_epoch(self, self._plan(batch, solver, rng, resume, partial=True), rng)
+        return self
+
+    def _training_batch(self, X, y, sample_weight, resume, classes=None, **reading) -> Any:
+        """Validate X, y and the weights; set the attributes that describe classes and features."""
+        if resume:
+            arrays = self._rows.transform(X)
+        else:
+            self._rows, arrays = self._first_rows(X, classes, sample_weight, **reading)
+        weight = self._weights(sample_weight, arrays)
+        labels = self._training_labels(y, arrays, weight)
+        if not resume:
+            self._coder = self._first_coder(labels, arrays, classes)
+            self.classes_ = self._coder.classes
+        elif classes is not None:
+            self._coder.require(classes)
+        batch = self._batch(arrays, self._codes(labels, arrays), weight)
+        used = batch.weight > 0
+        if not (np.repeat(used, np.diff(batch.start)) & (batch.path != MISSING)).any():
+            raise NothingToLearnError(
+                f"y holds no observed label in any {self._words.whole} of positive weight"
+            )
+        if not used.all():
+            batch = batch.take(np.flatnonzero(used))
+        self._require_possible(batch, "y")
+        return batch
+
+    def _check_same_model(self) -> None:
+        """Raise a ValueError if a hyperparameter that shapes the model differs from the fit."""
+        for name, fitted in self._shape_of_model().items():
+            if getattr(self, name) != fitted:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}, but the model was fitted with "
+                    f"{name}={fitted!r}; set warm_start=False to start again"
+                )
+
+    def _solver(self) -> Any:
+        """Return the solver; raise a ValueError if the learning rule cannot use it.
+
+        "auto" stands for "frank_wolfe" in max-margin learning, and else for "lbfgs".
+        """
+        learning = option_name(self.learning)
+        margin = learning == "max_margin"
+        if is_auto(self.solver):
+            return FrankWolfe() if margin else LBFGS()
+        solver = resolve_solver(self.solver, _SOLVERS)
+        if margin and isinstance(solver, LBFGS):
+            raise ValueError(
+                "solver='lbfgs' needs a smooth loss; learning='max_margin' needs "
+                "solver='frank_wolfe' or a stochastic solver such as 'adam'"
+            )
+        if solver.dual and not margin:
+            raise ValueError(
+                f"solver={solver.name!r} is for learning='max_margin' only; use solver='lbfgs' "
+                f"with learning={learning!r}"
+            )
+        return solver
+
+    def _problem(self, batch, rng, resume, partial=False) -> tuple[Any, Any]:
+        """Return the model from which a fit starts, and the objective that the fit minimises."""
+        self._hinge = self._trains_margin()
+        model = self._model if resume else self._first_model(batch, rng, partial)
+        model, objective = self._objective(model, batch)
+        if objective.needs_complete and (batch.path == MISSING).any():
+            raise ValueError(
+                f"learning={option_name(self.learning)!r} needs complete labels, but y has "
+                "missing labels; learning='mle' supports them"
+            )
+        return model, objective
+
+    def _trains_margin(self) -> bool:
+        """Return True if the learning rule is the hinge loss; check the options that go with it.
+
+        Attributes that describe the dual solution of an earlier fit are deleted.
+        """
+        for name in ("objective_", "duality_gap_", "certified_"):
+            vars(self).pop(name, None)
+        if option_name(self.learning) != "max_margin":
+            return False
+        if self.l1_ratio != 0:
+            raise ValueError(
+                f"learning='max_margin' needs an L2 penalty, l1_ratio=0; got {self.l1_ratio!r}"
+            )
+        if option_name(self.decode) == "marginal":
+            raise ValueError(_NO_MARGINALS)
+        return True
+
+    def _plan(self, batch, solver, rng, resume, partial=False) -> Plan:
+        """Return the `Plan` (model, objective, solver, penalty and stopping rule) of a fit.
+
+        `resume` is True if training continues from the fitted model, and `partial` is True in
+        `partial_fit`.
+        """
+        model, objective = self._problem(batch, rng, resume, partial)
+        alpha = float(self._chosen_alpha(model, batch, objective, rng, resume, partial))
+        stochastic: dict[str, Any] = {}
+        if solver.stochastic:
+            stochastic = {
+                "stopping": resolve_stopping(self.early_stopping, False),
+                "batch_size": solver.rows_per_step(len(batch), self._batch_rows),
+                "average": solver.keeps_average(False),
+                "rate_factors": type(model.params)(*map(float, objective.trained)),
+                "mean_square": self._mean_square(batch),
+            }
+        else:
+            self._refuse_early_stopping("lbfgs")
+        return Plan(
+            model=model,
+            design=Design(np.empty((0, 0))),
+            rows=StructureSource(batch),
+            objective=objective,
+            penalty=structured_penalty(
+                model.params, alpha, self.l1_ratio, objective.penalises_intercept
+            ),
+            solver=solver,
+            max_iter=self.max_iter,
+            verbose=int(self.verbose),
+            progress=self._progress if resume else NO_PROGRESS,
+            attributes=lambda model, epoch: self._model_attributes(model, alpha),
+            **stochastic,
         )
 
+    def _refuse_early_stopping(self, solver):
+        if self.early_stopping is not False:
+            raise ValueError(
+                "early_stopping is for stochastic solvers; set early_stopping=False with "
+                f"solver={solver!r}"
+            )
 
-def require_stochastic(estimator: Any, rows: str) -> None:
-    """Raise a ValueError if `partial_fit` cannot use the solver.
+    def _chosen_alpha(self, model, batch, objective, rng, resume, partial=False) -> Any:
+        """Return the penalty alpha of a fit; warn if the columns of X have different scales."""
+        if not (resume or issparse(batch.X)):
+            weight = np.repeat(batch.weight, np.diff(batch.start))
+            warn_of_scales(batch.X, weight, type(self).__name__, partial, _SCALE)
+        if not is_auto(self.alpha):
+            return self.alpha
+        if hasattr(self, "alpha_"):
+            return self.alpha_
+        return PLAIN_ALPHA if partial else search_alpha(model, batch, objective, self.l1_ratio, rng)
 
-    `rows` is the word for the training data in the message, such as "graphs".
-    """
-    solver = structured_solver(estimator)
-    if not solver.stochastic:
-        raise ValueError(
-            f"partial_fit needs a stochastic solver, for example solver='adam'; {solver.name!r} "
-            f"needs all {rows} at once"
-        )
+    def _mean_square(self, batch) -> float:
+        """Return the mean, over all rows, of the sum of squares of all features."""
+        X = batch.X
+        squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
+        return float(squares) / len(batch)
 
+    def _warn_of_convergence(self) -> None:
+        """Warn if inference did not converge in the last iteration of a fit."""
 
-def structured_solver(estimator: Any) -> Any:
-    """Return the solver of an estimator.
+    def _fit_dual(self, batch, solver, rng, resume, data: tuple) -> None:
+        """Train for a large margin in the dual problem, and set the fitted attributes.
 
-    A ValueError is raised if the learning rule cannot use the solver.
+        `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. A warm start
+        begins with the dual variables of the earlier fit if the labels are the same, else with
+        parameters of 0. The optimum does not depend on the start.
+        """
+        model, objective = self._problem(batch, rng, resume)
+        self._refuse_early_stopping(solver.name)
+        alpha = float(self._chosen_alpha(model, batch, objective, rng, resume))
+        if alpha == 0:
+            raise ValueError(f"alpha must be positive with solver={solver.name!r}; got 0")
 
-    "auto" stands for "frank_wolfe" in max-margin learning, and else for "lbfgs".
-    """
-    learning = option_name(getattr(estimator, "learning", "mle"))
-    margin = learning == "max_margin"
-    if is_auto(estimator.solver):
-        return FrankWolfe() if margin else LBFGS()
-    solver = resolve_solver(estimator.solver, STRUCTURED_SOLVERS)
-    if margin and isinstance(solver, LBFGS):
-        raise ValueError(
-            "solver='lbfgs' needs a smooth loss; learning='max_margin' needs solver='frank_wolfe' "
-            "or a stochastic solver such as 'adam'"
-        )
-    if solver.dual and not margin:
-        raise ValueError(
-            f"solver={solver.name!r} is for learning='max_margin' only; use solver='lbfgs' with "
-            f"learning={learning!r}"
-        )
-    return solver
+        def attributes(fitted: FrankWolfeFit) -> dict[str, Any]:
+            return {
+                **self._model_attributes(model._replace(params=fitted.params), alpha),
+                "objective_": fitted.objective,
+                "duality_gap_": fitted.gap,
+                "certified_": fitted.proven == 1.0,
+                "loss_curve_": list(fitted.losses),
+                "n_iter_": fitted.n_iter,
+                "_progress": NO_PROGRESS,  # a stochastic solver can start from these parameters
+            }
 
+        X, y, sample_weight = data
+        callbacks = EpochCallbacks(self, self.max_iter, X, y, sample_weight, "pass")
+        blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
+        if getattr(self, "_dual", None) is not None:
+            blocks.restore(self._dual)
+        with pass_hooks(self, "pass", callbacks, attributes, _loss_and_gap) as hooks:
+            fitted = fit_frank_wolfe(
+                blocks, rng=rng, tol=solver.tol, max_iter=self.max_iter, **hooks
+            )
+        dual = blocks.state() if self.warm_start else None
+        vars(self).update({**attributes(fitted), "_rng": rng, "_dual": dual})
+        _warn_of_gap(fitted, self.max_iter, solver)
+        callbacks.end()
 
-def has_probabilities(estimator: Any) -> bool:
-    """Return True, or raise an AttributeError if the model gives no probabilities.
+    # ------------------------------------------------------------------------------- answers
 
-    A model that is (or will be) trained for a large margin gives no probabilities. scikit-learn's
-    `available_if` calls this function.
-    """
-    if getattr(estimator, "_hinge", option_name(estimator.learning) == "max_margin"):
-        raise AttributeError(
-            f"{type(estimator).__name__} gives no probabilities after learning='max_margin', "
-            "because its scores only serve to find the best labels; use learning='mle'"
-        )
-    return True
+    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Predict the labels of all items.
 
+        Parameters
+        ----------
+        X : list of sequences, graphs or images
+            Rows, in the same form as in `fit`.
+        y_known : list of labels of the rows, default=None
+            Labels that are known beforehand, and None or NaN for the other labels, which are
+            predicted given the known labels.
 
-def decodes_marginals(estimator: Any) -> bool:
-    """Return True if `predict` chooses each label by its own probability.
+        Returns
+        -------
+        ndarray of object (n_rows,)
+            Array of labels (n_items,) for each row. `GridCRF` returns images of labels, as one
+            array if X is an array.
+        """
+        batch = self._given(X, y_known)
+        return self._like(X, self.classes_[self._decoded(batch)], batch)
 
-    In this case a ValueError is raised if the model was trained for a large margin, because it has
-    no probabilities.
-    """
-    if estimator.decode == "marginal" and estimator._hinge:
-        raise ValueError(_NO_MARGINALS)
-    return estimator.decode == "marginal"
+    @available_if(offers("predict_proba"))
+    def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Return the probability of each class at each item.
 
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
 
-def check_hinge(estimator: Any) -> bool:
-    """Return True if an estimator is to be trained for a large margin (hinge loss).
+        Returns
+        -------
+        ndarray of object (n_rows,)
+            Array (n_items, n_classes) for each row, with columns in the order of `classes_`.
+            `GridCRF` returns images with a last axis for the classes, as one array if X is an
+            array.
+        """
+        batch = self._given(X, y_known)
+        return self._like(X, self._marginals(batch), batch)
 
-    A ValueError is raised if an option of the estimator is not valid in max-margin training.
-    Attributes that describe the dual solution of an earlier fit are deleted.
-    """
-    for name in ("objective_", "duality_gap_", "certified_"):
-        vars(estimator).pop(name, None)
-    if option_name(estimator.learning) != "max_margin":
-        return False
-    if estimator.l1_ratio != 0:
-        raise ValueError(
-            f"learning='max_margin' needs an L2 penalty, l1_ratio=0; got {estimator.l1_ratio!r}"
-        )
-    if estimator.decode == "marginal":
-        raise ValueError(_NO_MARGINALS)
-    return True
+    @available_if(offers("predict_log_proba"))
+    def predict_log_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Return the logarithm of `predict_proba`.
 
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
 
-def share_of_right_labels(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, kind: Structure = SEQUENCE
-) -> float:
-    """Predict labels for X, and return the share of right predictions among observed labels.
+        Returns
+        -------
+        ndarray
+            Log-probabilities in the form of `predict_proba`.
+        """
+        batch = self._given(X, y_known)
+        return self._like(X, self._log_marginals(batch), batch)
 
-    `sample_weight` are the weights of the sequences or graphs. A label that the model does not know
-    counts as wrong, because a split for cross-validation may leave a rare label out of training.
-    """
-    predicted = estimator.predict(X)
-    start = np.concatenate([[0], np.cumsum([len(part) for part in predicted])])
-    labels = flat_labels(y, start, kind=kind)
-    _require_kind(labels, estimator.classes_)
-    classes = {None, *estimator.classes_.tolist()}
-    warn_of_new_labels(label for label in labels if label not in classes)
-    right = map(operator.eq, labels, flatten(part.tolist() for part in predicted))
-    right = np.fromiter(right, bool, len(labels))
-    weight = check_sample_weight(sample_weight, start[1:, None])
-    observed = np.array([label is not None for label in labels])
-    weight = np.repeat(weight, np.diff(start)) * observed
-    if not weight.any():
-        raise ValueError("y holds no observed label with a positive weight")
-    return float(weight @ right / weight.sum())
+    @available_if(offers("predict_topk", for_margins=True))
+    def predict_topk(self, X: Iterable, k: int, y_known: Iterable | None = None) -> list[TopPaths]:
+        """Return the k most probable label vectors of each row exactly.
 
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        k : int
+            Number of label vectors. If a small row has fewer possible label vectors, all of them
+            are returned.
 
-def warn_of_new_labels(labels: Iterable) -> None:
-    """Warn of the first of the labels, which a model does not know, if there are any."""
-    for label in labels:
-        warn_user(f"y holds the label {label!r}, which training did not have; it counts as wrong")
-        return
+        Returns
+        -------
+        list of TopPaths
+            Named tuples with `labels` (k, n_items) and `log_proba` (k,), in decreasing order of
+            probability. `log_proba` is NaN after ``learning="max_margin"``.
 
+        Raises
+        ------
+        ValueError
+            If a graph is too wide for variable elimination, or has latent states.
+        """
+        k = check_count("k", k)
+        found = self._best_paths(self._given(X, y_known), k)
+        return [TopPaths(self.classes_[paths], log_p) for paths, log_p in found]
 
-def _require_kind(labels, classes):
-    """Raise a ValueError if a label is a number and all classes are strings, or the reverse."""
-    kinds = {type(None), *map(kind_of, classes.tolist())}
-    other = [label for label in labels if kind_of(label) not in kinds]
-    if other:
-        raise ValueError(
-            f"y holds the label {other[0]!r}, but the classes of the model are "
-            f"{', '.join(map(repr, classes[:10].tolist()))}{' ...' if len(classes) > 10 else ''}"
-        )
+    @available_if(offers("sample"))
+    def sample(
+        self,
+        X: Iterable,
+        n_samples: int = 1,
+        y_known: Iterable | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
+        """Draw independent label vectors of each row exactly from p(y | x).
 
+        If a graph is too wide for variable elimination, use
+        ``skcrbm.inference.sample(model.factor_graph(graph), "gibbs")`` instead.
 
-def structured_plan(
-    estimator: Any,
-    model: Any,
-    batch: Any,
-    objective: Any,
-    rng: np.random.RandomState,
-    resume: bool,
-    partial: bool = False,
-) -> Plan:
-    """Return the `Plan` (model, objective, solver, penalty and stopping rule) of a fit.
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        n_samples : int, default=1
+            Number of label vectors to draw for each row.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws.
 
-    `batch` has all sequences or graphs, and `objective` is a `StructuredObjective`. `resume` is
-    True if training continues from `model`, the result of an earlier fit. `partial` is True in
-    `partial_fit`.
-    """
-    solver = structured_solver(estimator)
-    alpha = float(_chosen_alpha(estimator, model, batch, objective, rng, resume, partial))
-    stochastic: dict[str, Any] = {}
-    if solver.stochastic:
-        trained = (float(used) for used in objective.trained)
-        stochastic = {
-            "stopping": resolve_stopping(estimator.early_stopping, False),
-            "batch_size": solver.rows_per_step(len(batch), 16),
-            "average": solver.keeps_average(False),
-            "rate_factors": type(model.params)(*trained),
-            "mean_square": _mean_square(batch),
-        }
-    elif estimator.early_stopping is not False:
-        raise ValueError(
-            "early_stopping is for stochastic solvers; set early_stopping=False with solver='lbfgs'"
-        )
-    return Plan(
-        model=model,
-        design=Design(np.empty((0, 0))),
-        rows=StructureSource(batch),
-        objective=objective,
-        penalty=structured_penalty(
-            model.params, alpha, estimator.l1_ratio, objective.penalises_intercept
-        ),
-        solver=solver,
-        max_iter=estimator.max_iter,
-        verbose=int(estimator.verbose),
-        progress=estimator._progress if resume else NO_PROGRESS,
-        attributes=lambda model, epoch: estimator._model_attributes(model, alpha),
-        **stochastic,
-    )
+        Returns
+        -------
+        ndarray of object (n_rows,)
+            Array of labels (n_samples, n_items) for each row.
+        """
+        n_samples = check_count("n_samples", n_samples)
+        rng = check_random_state(random_state)
+        batch = self._given(X, y_known)
+        parts = np.empty(len(batch), object)
+        for c, paths in enumerate(self._draws(batch, n_samples, rng)):
+            parts[c] = self.classes_[paths]
+        return parts
 
+    @available_if(offers("score_samples"))
+    def score_samples(self, X: Iterable, y: Iterable) -> np.ndarray:
+        """Return the log-likelihood (n_rows,) of the labels of each row.
 
-def _chosen_alpha(estimator, model, batch, objective, rng, resume, partial=False) -> Any:
-    """Return the penalty alpha of a fit; warn if the columns of X have different scales."""
-    if not (resume or issparse(batch.X)):
-        weight = np.repeat(batch.weight, np.diff(batch.start))
-        warn_of_scales(batch.X, weight, type(estimator).__name__, partial, _SCALE)
-    if not is_auto(estimator.alpha):
-        return estimator.alpha
-    alpha = getattr(estimator, "alpha_", None)
-    if alpha is None:
-        alpha = _search_alpha(model, batch, objective, estimator.l1_ratio, rng, partial)
-    return alpha
+        Parameters
+        ----------
+        X : list of sequences, graphs or images
+        y : list of labels of the rows
+            Missing labels (None or NaN) are summed out.
 
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Log-likelihoods, -inf for labels that `forbidden` excludes. They are approximate if the
+            inference of the model is approximate; in `GridCRF` they are the sums of the
+            log-probabilities of the observed labels.
+        """
+        batch = self._coded(X, y, "y")
+        with one_blas_thread():
+            return self._log_likelihoods(batch)
 
-def _search_alpha(model, batch, objective, l1_ratio, rng, partial):
-    """Choose alpha by the loss of held-out sequences or graphs.
+    def score(
+        self,
+        X: Iterable,
+        y: Iterable,
+        sample_weight: ArrayLike | None = None,
+        y_known: Iterable | None = None,
+    ) -> float:
+        """Return the share of correctly predicted labels, over all items with observed labels.
 
-    If there are too few sequences or graphs, return a fixed value.
-    """
-    observed = np.add.reduceat(batch.path != MISSING, batch.start[:-1])
-    labelled = np.flatnonzero(observed)  # sequences or graphs without labels have no loss
-    if partial or len(labelled) < _LEAST_ROWS:
-        return _PLAIN_ALPHA
-    some = batch if len(labelled) == len(batch) else batch.take(labelled)
-    # Scale the weights to a mean of 1. The penalties that the search tries suit this scale.
-    mean = batch.weight.mean()
-    if mean != 1:
-        some = replace(some, weight=some.weight / mean)
-    if len(some) > _MOST_ROWS:
-        some = some.take(np.sort(rng.permutation(len(some))[:_MOST_ROWS]))
-    rest, held_out = StructureSource(some).split(_HELD_OUT, rng)
-    if isinstance(objective, HingeObjective):
-        train = _margin_path(model, rest.all, objective, rng)
-    else:
-        train = gradient_path(model, rest.all, objective, l1_ratio)
+        Labels that did not occur in training count as wrong.
 
-    def score(found):
-        return -np.inf if found is None else objective.score(found, held_out, 0)
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Weights, as in `fit`.
+        y_known : list of labels of the rows, default=None
+            Labels that are known beforehand, as in `predict`; they do not count in the score.
 
-    found = penalty_path(train, score, TOTALS, patience=PATIENCE, ends=clearly_worse)
-    return found.penalty / len(batch)
+        Returns
+        -------
+        float
+        """
+        batch = self._given(X, y_known)
+        labels = self._labels(y, batch.arrays)
+        path = self._codes(labels, batch.arrays, allow_unknown=True)
+        if (path == UNKNOWN).any():
+            # A split for cross-validation may leave a rare label out of training.
+            warn_user(
+                f"y holds the label {self._first_label(labels, path == UNKNOWN)!r}, which training "
+                "did not have; it counts as wrong"
+            )
+        weight = self._item_weights(sample_weight, batch.arrays)
+        weight = weight * ((path != MISSING) & (batch.path == MISSING))
+        if not weight.any():
+            raise ValueError("y holds no observed label with a positive weight")
+        return float(weight @ (self._decoded(batch) == path) / weight.sum())
 
+    def _given(self, X, y_known) -> Any:
+        """Validate X and `y_known`, and return the rows and known labels as a batch.
 
-def _margin_path(model, rest, objective, rng):
-    """Return the function `train` of `penalty_path` for max-margin learning.
+        Labels that are not known get the code `MISSING`. Known labels must agree with the
+        constraints.
+        """
+        batch = self._coded(X, y_known, "y_known")
+        self._require_possible(batch, "y_known")
+        return batch
 
-    ``train(total, neighbour)`` trains a model with the penalty factor `total`, from the dual
-    variables of the call before. It returns the trained model, or None if the penalty is too weak.
-    """
-    blocks = dual_blocks(model, rest, objective, 1.0)
+    def _coded(self, X, y, name) -> Any:
+        """Validate X and labels or None, and return them as a batch; see `_given`."""
+        check_is_fitted(self, "classes_")
+        check_parameters(self, self._prediction_parameters)
+        arrays = self._rows.transform(X)
+        path = np.full(arrays.start[-1], MISSING)
+        if y is not None:
+            path = self._codes(self._labels(y, arrays, name), arrays, name)
+        return self._batch(arrays, path, self._weights(None, arrays))
 
-    def train(total, neighbour):
-        blocks.rescale(total)
-        found = fit_frank_wolfe(blocks, tol=_PATH_TOL, max_iter=_PATH_PASSES, rng=rng)
-        if found.reason == "interrupted":
-            raise KeyboardInterrupt
-        solved = found.gap <= _PATH_LIMIT * found.objective
-        return model._replace(params=found.params) if solved else None
+    def _decoded(self, batch) -> np.ndarray:
+        """Return the class (T,) of each item that `decode` chooses."""
+        if option_name(self.decode) != "marginal":
+            return self._best_path(batch)
+        if self._hinge:
+            raise ValueError(_NO_MARGINALS)
+        return self._marginals(batch).argmax(axis=1)
 
-    return train
+    def _log_marginals(self, batch) -> np.ndarray:
+        """Return the log-probabilities (T, K) of the classes of all items."""
+        with np.errstate(divide="ignore"):
+            return np.log(self._marginals(batch))
 
+    def _by_pieces(self, batch, answer: Callable[[Any], Any]) -> tuple[list, list]:
+        """Split the batch; return its parts, and ``answer(part)`` of each, computed in threads."""
+        pieces = batch.pieces(self._model.n_entries)
+        with one_blas_thread():
+            return pieces, list(ordered_map(answer, pieces, self.n_jobs))
 
-# --------------------------------------------------------------------- dual solvers
+    def _by_items(self, batch, answer: Callable[[Any], np.ndarray]) -> np.ndarray:
+        """Return ``answer(part)`` (T_p, ...) of all parts of a batch as one array (T, ...)."""
+        return batch.joined(*self._by_pieces(batch, answer))
 
+    # ------------------------------------------------------------- the rows of a subclass
 
-def fit_dual(
-    estimator: Any, model: Any, batch: Any, objective: Any, rng: np.random.RandomState, data: tuple
-) -> None:
-    """Train an estimator for a large margin in the dual problem, and set its attributes.
+    @abstractmethod
+    def _first_rows(self, X, classes, sample_weight, **reading) -> tuple[Any, Any]:
+        """Return a converter fitted to X, and the arrays of X; set attributes about features."""
 
-    `data` are the arguments X, y and `sample_weight` of `fit`, for callbacks. A warm start begins
-    with the dual variables of the earlier fit if the labels are the same, else with parameters of
-    0. The optimum does not depend on the start.
-    """
-    solver = structured_solver(estimator)
-    if estimator.early_stopping is not False:
-        raise ValueError(
-            "early_stopping is for stochastic solvers; set early_stopping=False with "
-            f"solver={solver.name!r}"
-        )
-    resume = hasattr(estimator, "alpha_") and estimator.warm_start
-    alpha = float(_chosen_alpha(estimator, model, batch, objective, rng, resume))
-    if alpha == 0:
-        raise ValueError(f"alpha must be positive with solver={solver.name!r}; got 0")
+    def _note_features(self, rows, arrays):
+        """Set `n_features_in_`, and the names of features if X holds dicts or strings."""
+        self.n_features_in_ = arrays.X.shape[1]
+        if rows.index is not None:
+            self.feature_names_in_ = np.array(list(rows.index.columns), object)
 
-    def attributes(fitted: FrankWolfeFit) -> dict[str, Any]:
-        return {
-            **estimator._model_attributes(model._replace(params=fitted.params), alpha),
-            "objective_": fitted.objective,
-            "duality_gap_": fitted.gap,
-            "certified_": fitted.proven == 1.0,
-            "loss_curve_": list(fitted.losses),
-            "n_iter_": fitted.n_iter,
-            "_progress": NO_PROGRESS,  # a stochastic solver can start from these parameters
-        }
+    def _weights(self, sample_weight, arrays) -> np.ndarray:
+        """Return the weights of the rows (n,)."""
+        return check_sample_weight(sample_weight, arrays.start[1:, None])
 
-    X, y, sample_weight = data
-    callbacks = EpochCallbacks(estimator, estimator.max_iter, X, y, sample_weight, "pass")
-    blocks = dual_blocks(model, batch, objective, alpha * batch.weight.sum())
-    if getattr(estimator, "_dual", None) is not None:
-        blocks.restore(estimator._dual)
-    with pass_hooks(estimator, "pass", callbacks, attributes, _loss_and_gap) as hooks:
-        fitted = fit_frank_wolfe(
-            blocks, rng=rng, tol=solver.tol, max_iter=estimator.max_iter, **hooks
-        )
-    dual = blocks.state() if estimator.warm_start else None
-    vars(estimator).update({**attributes(fitted), "_rng": rng, "_dual": dual})
-    _warn_of_gap(fitted, estimator.max_iter, solver)
-    callbacks.end()
+    def _item_weights(self, sample_weight, arrays) -> np.ndarray:
+        """Return the weights of the items (T,) in `score`."""
+        return np.repeat(self._weights(sample_weight, arrays), np.diff(arrays.start))
+
+    def _labels(self, y, arrays, name="y") -> Any:
+        """Return the labels of all items, with None for missing labels."""
+        return flat_labels(y, arrays.start, name, self._words)
+
+    def _training_labels(self, y, arrays, weight) -> Any:
+        """Return the labels of all items, in the form of `_labels`."""
+        return self._labels(y, arrays)
+
+    def _first_coder(self, labels, arrays, classes) -> LabelCoder:
+        """Find the classes in the labels, or take them from the argument `classes`."""
+        return LabelCoder.of(labels, given=classes)
+
+    def _codes(self, labels, arrays, name="y", allow_unknown=False) -> np.ndarray:
+        """Return the class (T,) of each label as an index, `MISSING` or `UNKNOWN`."""
+        return self._coder.codes(labels, None, name, allow_unknown)
+
+    def _first_label(self, labels, mask) -> Any:
+        """Return the first of the labels for which the mask (T,) is True."""
+        return labels[int(mask.argmax())]
+
+    @abstractmethod
+    def _batch(self, arrays, path, weight) -> Any:
+        """Return the batch of all rows, with the classes `path` (T,) and the weights."""
+
+    def _require_possible(self, batch, name) -> None:
+        """Raise a NoLabelsError if constraints exclude all labels that agree with known labels.
+
+        `name` is the argument of the known labels, "y" or "y_known".
+        """
+
+    def _like(self, X, values, batch) -> Any:
+        """Return values (T, ...) of all items row by row, in the form of X."""
+        return split_rows(values, batch.start)
+
+    # ------------------------------------------------------------ the model of a subclass
+
+    def _shape_of_model(self) -> dict[str, Any]:
+        """Return the hyperparameters that shape the model, with the values of the fitted model."""
+        return {}
+
+    @abstractmethod
+    def _first_model(self, batch, rng, partial) -> Any:
+        """Return the model from which a first fit starts."""
+
+    @abstractmethod
+    def _objective(self, model, batch) -> tuple[Any, Any]:
+        """Return the model with the present constraints and settings, and its objective."""
+
+    @abstractmethod
+    def _model_attributes(self, model, alpha) -> dict[str, Any]:
+        """Return the fitted attributes of a model."""
+
+    # ----------------------------------------------------------- the engine of a subclass
+
+    @abstractmethod
+    def _marginals(self, batch) -> np.ndarray:
+        """Return the probabilities (T, K) of the classes of all items, given the known labels."""
+
+    def _best_path(self, batch) -> np.ndarray:
+        """Return the most probable classes (T,) of all rows, given the known labels."""
+        raise NotImplementedError
+
+    def _best_paths(self, batch, k) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the k best label vectors (k, n) of each row, and their log-probabilities (k,)."""
+        raise NotImplementedError
+
+    def _draws(self, batch, n_samples, rng) -> list[np.ndarray]:
+        """Draw classes (n_samples, n) of each row."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _log_likelihoods(self, batch) -> np.ndarray:
+        """Return the log-likelihood (n,) of the known labels of each row."""
 
 
 def _loss_and_gap(loss, gap):
@@ -402,10 +795,3 @@ def _warn_of_gap(fitted, max_iter, solver):
             "enough, inference='exact' gives a proven bound.",
             ConvergenceWarning,
         )
-
-
-def _mean_square(batch):
-    """Return the mean, over all sequences or graphs, of the sum of squares of all features."""
-    X = batch.X
-    squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
-    return float(squares) / len(batch)

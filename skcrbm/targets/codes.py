@@ -1,8 +1,17 @@
-"""Codes of labels, and validation of vectors of classes."""
+"""Code the labels of items: which labels are missing, which classes there are, and their indices.
+
+Items are the positions of sequences, the nodes of graphs, the pixels of images, and the entries of
+a column of y. The class of an item is coded by its index among the sorted classes. The file also
+validates the classes of a 1-D y.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping
+from itertools import pairwise, repeat
+from numbers import Integral, Number
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +24,174 @@ from skcrbm.utils.warnings import warn_user
 
 #: Code of a missing label.
 MISSING = -1
+#: Code of a label that is not among the classes of a model.
+UNKNOWN = -2
+
+
+def is_missing(label: Any) -> bool:
+    """Return True if a label is None, NaN or pandas' NA, which stand for missing labels."""
+    if label is None or (isinstance(label, float) and math.isnan(label)):
+        return True
+    return type(label).__name__ == "NAType"
+
+
+def kind_of(label: Any) -> type:
+    """Return the kind of a label: `str`, `Number`, or the type of any other label."""
+    return str if isinstance(label, str) else Number if isinstance(label, Number) else type(label)
+
+
+def distinct_labels(labels: np.ndarray) -> set:
+    """Return the distinct labels in an array (T,), without missing labels."""
+    if labels.dtype.kind == "O":
+        return {label for label in labels.tolist() if not is_missing(label)}
+    if labels.dtype.kind in "US":
+        return set(labels.tolist())
+    return set(np.unique(labels[~_missing_in(labels)]).tolist())
+
+
+def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
+    """Return the sorted distinct labels; missing labels, which are None, do not count."""
+    try:
+        distinct = set(labels) - {None}
+    except TypeError as error:
+        raise ValueError(f"the labels in {name} should be strings or numbers: {error}") from error
+    kinds = {kind_of(v) for v in distinct}
+    if len(kinds) > 1:
+        shown = sorted(map(repr, distinct))[:4]
+        raise ValueError(
+            f"{name} mixes labels of different types: {', '.join(shown)}; use strings only, or "
+            "integers only"
+        )
+    if not distinct:
+        raise ValueError(f"{name} holds no observed label")
+    if kinds == {Number} and not all(
+        isinstance(v, Integral) or float(v).is_integer() for v in distinct
+    ):
+        raise ValueError(f"the labels in {name} should be classes, got the number "
+                         f"{next(v for v in distinct if not float(v).is_integer())!r}")  # fmt: skip
+    ordered = sorted(distinct)
+    if kinds <= {str, Number}:
+        return np.array(ordered)
+    classes = np.empty(len(ordered), object)
+    classes[:] = ordered
+    return classes
+
+
+def codes_of(
+    labels: list | np.ndarray, classes: np.ndarray, name: str = "y", allow_unknown: bool = False
+) -> np.ndarray:
+    """Return the index (T,) in `classes` of each label, or `MISSING` if a label is missing.
+
+    In a list, missing labels are None; in an array, they are NaN or None. If a label is not in
+    `classes`, its code is `UNKNOWN` if `allow_unknown` is True and the label has the kind of the
+    classes, both strings or both numbers. Otherwise a ValueError is raised, which refers to the
+    labels as `name`.
+    """
+    kinds = set(map(kind_of, classes.tolist()))
+    if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
+        codes = np.full(len(labels), MISSING)
+        seen = np.flatnonzero(~_missing_in(labels))
+        observed = labels[seen]
+        if {kind_of(label) for label in observed[:1].tolist()} <= kinds:
+            place = np.searchsorted(classes, observed).clip(max=len(classes) - 1)
+            codes[seen] = np.where(classes[place] == observed, place, UNKNOWN)
+        else:
+            codes[seen] = UNKNOWN
+    else:
+        if isinstance(labels, np.ndarray):
+            labels = [None if is_missing(label) else label for label in labels.tolist()]
+        code = {label: k for k, label in enumerate(classes.tolist())}
+        code[None] = MISSING
+        codes = np.fromiter(map(code.get, labels, repeat(UNKNOWN)), np.int64, len(labels))
+    for i in np.flatnonzero(codes == UNKNOWN).tolist():
+        label = labels[i].item() if isinstance(labels, np.ndarray) else labels[i]
+        if not allow_unknown or kind_of(label) not in kinds:
+            raise ValueError(
+                f"{name} holds the label {label!r}, which is not a class of the model: "
+                f"{', '.join(map(repr, classes[:10].tolist()))}"
+                f"{' ...' if len(classes) > 10 else ''}"
+            )
+        if isinstance(labels, np.ndarray):  # all labels of the array have the same kind
+            break
+    return codes
+
+
+def _missing_in(labels):
+    """Return a mask (T,) of the missing labels in an array of numbers, bools or strings."""
+    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
+
+
+class LabelCoder(NamedTuple):
+    """Coder of the labels of items, whose classes may differ between types of items."""
+
+    # (K,): classes of the first type in sorted order, then classes of the second type, and so on
+    classes: np.ndarray
+    first: np.ndarray | None = None  # (n_types + 1,): first class of each type; None without types
+    types: np.ndarray | None = None  # names (n_types,) of the types; None without types
+
+    @classmethod
+    def of(
+        cls, labels: list, types: np.ndarray | None = None, names: Any = None, given: Any = None
+    ) -> LabelCoder:
+        """Find the classes in the labels of all items.
+
+        `types` (T,) and `names` are the types of the items, or None. `given` lists all classes in
+        advance, as an array or as a dict with the classes of each type. If it is None, the classes
+        are the distinct labels.
+        """
+        if types is None:
+            return cls(find_classes(labels if given is None else np.asarray(given).tolist()))
+        parts = []
+        for t, name in enumerate(names.tolist()):
+            own = [label for label, kind in zip(labels, types.tolist()) if kind == t]
+            own = own if given is None else np.asarray(given[name]).tolist()
+            parts.append(find_classes(own, f"y at nodes of type {name!r}"))
+        kinds = {part.dtype.kind for part in parts}
+        alike = kinds <= set("biuf") or kinds == {"U"}
+        dtype = np.result_type(*parts) if alike else object
+        first = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        return cls(np.concatenate([part.astype(dtype) for part in parts]), first, names)
+
+    def require(self, given: Any) -> None:
+        """Raise a ValueError if `given`, the argument `classes`, holds a class of no item.
+
+        `given` is an array, or a dict with the classes of each type.
+        """
+        if self.first is None or self.types is None or not isinstance(given, Mapping):
+            codes_of(np.asarray(given).tolist(), self.classes, "classes")
+            return
+        for (start, stop), name in zip(pairwise(self.first.tolist()), self.types.tolist()):
+            own = np.asarray(given.get(name, ())).tolist()
+            codes_of(own, self.classes[start:stop], f"classes of type {name!r}")
+
+    @property
+    def type_of_class(self) -> np.ndarray:
+        """Index (K,) of the type of each class, 0 without types."""
+        if self.first is None:
+            return np.zeros(len(self.classes), np.int64)
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+    def codes(
+        self,
+        labels: list | np.ndarray,
+        types: np.ndarray | None = None,
+        name: str = "y",
+        allow_unknown: bool = False,
+    ) -> np.ndarray:
+        """Return the index (T,) of the class of each label; see `codes_of`."""
+        if self.first is None or self.types is None or types is None:
+            return codes_of(labels, self.classes, name, allow_unknown)
+        path = np.full(len(labels), MISSING)
+        for t, (start, stop) in enumerate(pairwise(self.first.tolist())):
+            where = np.flatnonzero(types == t)
+            own = [labels[i] for i in where.tolist()]
+            place = f"{name} at nodes of type {self.types[t].item()!r}"
+            found = codes_of(own, self.classes[start:stop], place, allow_unknown)
+            path[where] = np.where(found >= 0, found + start, found)
+        return path
+
+
+# --------------------------------------------------------------------------- classes of a 1-D y
 
 
 def class_vector(y: Any, warn: bool) -> np.ndarray:

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-from skcrbm.targets.codes import MISSING
+from skcrbm.targets.codes import codes_of, find_classes, is_missing
 from skcrbm.targets.sequences import (
     GRAPH,
+    FeatureIndex,
     SequenceRows,
-    codes_of,
-    find_classes,
-    is_missing,
     list_of,
 )
 from skcrbm.utils.graphs import Cliques, GraphArrays
@@ -73,6 +71,11 @@ class GraphRows:
         self.n_edge_features: int | None = None
         self.types: NodeTypes | None = None  # None if the nodes have no types
         self.sizes: tuple[int, ...] = ()  # sizes of cliques
+
+    @property
+    def index(self) -> FeatureIndex | None:
+        """Columns of the named features of nodes; None if nodes are arrays."""
+        return self.nodes.index
 
     def fit_transform(self, X: Any, types: Any = None, sizes: Iterable[int] = ()) -> GraphArrays:
         """Return the arrays, and store the numbers of features and the types of nodes.
@@ -347,54 +350,6 @@ def _edges_of(graph, i, n_nodes, directed):
             "list each edge once, because a repeated edge would count twice"
         )
     return edges
-
-
-class NodeClasses(NamedTuple):
-    """Classes of the nodes of graphs, which may differ between the types of nodes."""
-
-    # (K,): classes of the first type in sorted order, then classes of the second type, and so on
-    classes: np.ndarray
-    first: np.ndarray | None = None  # (n_types + 1,): first class of each type; None without types
-
-    @classmethod
-    def of(cls, labels: list, types: np.ndarray | None, names: Any, given: Any) -> NodeClasses:
-        """Find the classes in the labels of all nodes.
-
-        `types` (T,) and `names` are the types of the nodes, or None. `given` lists all classes in
-        advance, as an array or as a dict with the classes of each type. If it is None, the classes
-        are the distinct labels.
-        """
-        if types is None:
-            return cls(find_classes(labels if given is None else np.asarray(given).tolist()))
-        parts = []
-        for t, name in enumerate(names.tolist()):
-            own = [label for label, kind in zip(labels, types.tolist()) if kind == t]
-            own = own if given is None else np.asarray(given[name]).tolist()
-            parts.append(find_classes(own, f"y at nodes of type {name!r}"))
-        kinds = {part.dtype.kind for part in parts}
-        alike = kinds <= set("biuf") or kinds == {"U"}
-        dtype = np.result_type(*parts) if alike else object
-        first = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        return cls(np.concatenate([part.astype(dtype) for part in parts]), first)
-
-    @property
-    def type_of_class(self) -> np.ndarray:
-        """Index (K,) of the type of each class, 0 without types."""
-        if self.first is None:
-            return np.zeros(len(self.classes), np.int64)
-        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
-
-    def codes(self, labels: list, types: np.ndarray | None, name: str = "y") -> np.ndarray:
-        """Return the index (T,) of the class of each label, or `MISSING`."""
-        if self.first is None or types is None:
-            return codes_of(labels, self.classes, name)
-        path = np.full(len(labels), MISSING)
-        for t, (start, stop) in enumerate(pairwise(self.first.tolist())):
-            where = np.flatnonzero(types == t)
-            own = [labels[i] for i in where.tolist()]
-            found = codes_of(own, self.classes[start:stop], f"{name} at nodes of one type")
-            path[where] = np.where(found == MISSING, MISSING, found + start)
-        return path
 
 
 # -------------------------------------------------------------------------------- images

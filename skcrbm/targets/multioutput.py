@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, log_expit
 
-from skcrbm.targets.codes import MISSING
+from skcrbm.targets.codes import MISSING, codes_of, find_classes, is_missing, kind_of
 from skcrbm.targets.frames import label_frame
 from skcrbm.targets.indicator import (
     indicator_with_nan,
@@ -21,7 +21,6 @@ from skcrbm.targets.indicator import (
 from skcrbm.targets.kinds import Targets, make_targets
 from skcrbm.targets.names import in_rows_of, is_frame, label_names_of
 from skcrbm.targets.scored import share_of_right_rows
-from skcrbm.targets.sequences import codes_of, find_classes, is_missing, kind_of
 from skcrbm.targets.weights import weight_beside
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.categorical import OutputUnits

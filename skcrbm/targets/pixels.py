@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.targets.codes import MISSING
-from skcrbm.targets.sequences import find_classes, is_missing, kind_of
+from skcrbm.targets.codes import distinct_labels, find_classes
 from skcrbm.utils.ragged import ImageArrays
 from skcrbm.utils.validation import check_sample_weight, filled_with_nan, hold_dates
 
-UNKNOWN = -2  # code of a label that is not among the classes of a model
 # Largest number of classes of pixels. The time of a fit grows with the square of the number, and
 # images with more values are probably grey images.
 _MOST_CLASSES = 100
@@ -25,6 +23,8 @@ class ImageRows:
     A NaN is replaced by the mean of its channel. If training images contain NaN, an additional
     channel marks the pixels with NaN by 1 and all other pixels by 0.
     """
+
+    index = None  # the channels have no names
 
     def __init__(self):
         self.mean = self.scale = np.empty(0)
@@ -207,13 +207,7 @@ def without_weightless(labels: list[np.ndarray], weight: np.ndarray, start: np.n
 
 def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
     """Return the sorted distinct labels of all images, without missing labels."""
-    distinct: set = set()
-    for part in labels:
-        observed = part[~_missing(part)]
-        if observed.dtype.kind in "OUS":
-            distinct.update(observed.tolist())
-        else:
-            distinct.update(np.unique(observed).tolist())
+    distinct = set().union(*map(distinct_labels, labels))
     classes = find_classes(distinct, name)
     if len(classes) > _MOST_CLASSES:
         raise ValueError(
@@ -229,46 +223,6 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
     if classes.dtype.kind == "f" and abs(classes).max() < 2**53:
         classes = classes.astype(np.int64)
     return classes
-
-
-def pixel_codes(
-    labels: list[np.ndarray], classes: np.ndarray, name: str = "y", allow_unknown: bool = False
-) -> np.ndarray:
-    """Return the index (T,) in `classes` of each label, or `MISSING` if a label is missing.
-
-    If a label is not in `classes`, its code is `UNKNOWN` if `allow_unknown` is True; otherwise a
-    ValueError is raised. Labels of another type than the classes always raise a ValueError.
-    """
-    kinds = set(map(kind_of, classes.tolist()))
-    codes = []
-    for i, part in enumerate(labels):
-        missing = _missing(part)
-        path = np.full(len(part), MISSING)
-        observed = part[~missing]
-        if len(observed):
-            # Only arrays of objects may contain several kinds of labels.
-            some = observed.tolist() if observed.dtype.kind == "O" else observed[:1].tolist()
-            unsuited = [label for label in some if kind_of(label) not in kinds]
-            if not unsuited:
-                observed = np.array(some) if observed.dtype.kind == "O" else observed
-                place = np.searchsorted(classes, observed).clip(max=len(classes) - 1)
-                wrong = classes[place] != observed
-                unsuited = [] if allow_unknown else observed[wrong][:1].tolist()
-            if unsuited:
-                raise ValueError(
-                    f"image {i} of {name} has the label {unsuited[0]!r}, which is not among the "
-                    f"classes {classes.tolist()}"
-                )
-            path[~missing] = np.where(wrong, UNKNOWN, place)
-        codes.append(path)
-    return np.concatenate(codes)
-
-
-def _missing(labels):
-    """Return a boolean array (T,), which is True at missing labels."""
-    if labels.dtype.kind == "O":
-        return np.array([is_missing(label) for label in labels.tolist()], bool)
-    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
 
 
 def split_images(values: np.ndarray, arrays: ImageArrays) -> list[np.ndarray]:

@@ -6,18 +6,18 @@ on. An array `start` contains the first position of each sequence.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sized
 from itertools import chain, pairwise, repeat
-from numbers import Integral, Number
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 from sklearn.utils import check_array
 
-from skcrbm.targets.codes import MISSING
+from skcrbm.targets.codes import is_missing
+from skcrbm.utils.ragged import SequenceArrays
 
 # Number of positions whose features are converted together. A larger number takes more memory.
 _ITEMS_PER_PART = 4096
@@ -33,6 +33,7 @@ class Structure(NamedTuple):
 
 
 SEQUENCE, GRAPH = Structure("sequence", "position"), Structure("graph", "node")
+IMAGE = Structure("image", "pixel")
 
 
 class FeatureIndex:
@@ -280,19 +281,16 @@ class SequenceRows:
         self.index: FeatureIndex | None = None
         self.n_features: int | None = None
 
-    def fit_transform(self, X: Any) -> tuple[Any, np.ndarray]:
-        """Return the rows (T, D), an array or a CSR matrix, and the first row of each sequence.
-
-        The second result has n + 1 entries, of which the last is the number of rows T.
-        """
+    def fit_transform(self, X: Any) -> SequenceArrays:
+        """Return the features of all positions, and store the features of the fit."""
         X = list_of(X, "X", f"{self.kind.whole}s")
         self.index = FeatureIndex(self.kind) if _holds_items(X, self.kind) else None
         rows, start = self._stacked(X) if self.index is None else self._indexed(X, learn=True)
         self.n_features = rows.shape[1]
-        return rows, start
+        return SequenceArrays(rows, start)
 
-    def transform(self, X: Any) -> tuple[Any, np.ndarray]:
-        """Return the rows with the features of the fit, and the first row of each sequence."""
+    def transform(self, X: Any) -> SequenceArrays:
+        """Return the features of all positions, with the columns of the fit."""
         X = list_of(X, "X", f"{self.kind.whole}s")
         if self.index is not None:
             if _holds_items(X, self.kind) is False:
@@ -300,7 +298,7 @@ class SequenceRows:
                     f"X should be a list of {self.kind.whole}s of dicts or of collections of "
                     "strings, as in fit"
                 )
-            return self._indexed(X, learn=False)
+            return SequenceArrays(*self._indexed(X, learn=False))
         if _holds_items(X, self.kind):
             raise ValueError(
                 f"X holds dicts or strings, but the model was fitted on arrays with "
@@ -312,7 +310,7 @@ class SequenceRows:
                 f"X has {rows.shape[1]} features, but the model was fitted with {self.n_features} "
                 "features"
             )
-        return rows, start
+        return SequenceArrays(rows, start)
 
     def _stacked(self, X):
         return _stacked(X, self.kind)
@@ -443,13 +441,6 @@ def positions(X: Any) -> tuple[Any, np.ndarray]:
 # ------------------------------------------------------------------------------------- labels
 
 
-def is_missing(label: Any) -> bool:
-    """Return True if a label is None, NaN or pandas' NA, which stand for missing labels."""
-    if label is None or (isinstance(label, float) and math.isnan(label)):
-        return True
-    return type(label).__name__ == "NAType"
-
-
 def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SEQUENCE) -> list:
     """Return the labels of all positions as one list, with None for missing labels.
 
@@ -480,55 +471,6 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SE
             )
         flat.extend(None if is_missing(label) else label for label in labels)
     return flat
-
-
-def kind_of(label: Any) -> type:
-    """Return the kind of a label: `str`, `Number`, or the type of any other label."""
-    return str if isinstance(label, str) else Number if isinstance(label, Number) else type(label)
-
-
-def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
-    """Return the sorted distinct labels, without missing labels."""
-    try:
-        distinct = set(labels) - {None}
-    except TypeError as error:
-        raise ValueError(f"the labels in {name} should be strings or numbers: {error}") from error
-    kinds = {kind_of(v) for v in distinct}
-    if len(kinds) > 1:
-        shown = sorted(map(repr, distinct))[:4]
-        raise ValueError(
-            f"{name} mixes labels of different types: {', '.join(shown)}; use strings only, or "
-            "integers only"
-        )
-    if not distinct:
-        raise ValueError(f"{name} holds no observed label")
-    if kinds == {Number} and not all(
-        isinstance(v, Integral) or float(v).is_integer() for v in distinct
-    ):
-        raise ValueError(f"the labels in {name} should be classes, got the number "
-                         f"{next(v for v in distinct if not float(v).is_integer())!r}")  # fmt: skip
-    ordered = sorted(distinct)
-    if kinds <= {str, Number}:
-        return np.array(ordered)
-    classes = np.empty(len(ordered), object)
-    classes[:] = ordered
-    return classes
-
-
-def codes_of(labels: list, classes: np.ndarray, name: str = "y") -> np.ndarray:
-    """Return the index (T,) in `classes` of each label, or `MISSING` if a label is missing.
-
-    Raise a ValueError, which refers to the labels as `name`, if a label is not in `classes`.
-    """
-    code = {label: k for k, label in enumerate(classes.tolist())}
-    code[None] = MISSING
-    try:
-        return np.fromiter((code[label] for label in labels), np.int64, len(labels))
-    except KeyError as error:
-        raise ValueError(
-            f"{name} holds the label {error.args[0]!r}, which is not a class of the model: "
-            f"{', '.join(map(repr, classes[:10].tolist()))}{' ...' if len(classes) > 10 else ''}"
-        ) from None
 
 
 def split_rows(values: np.ndarray, start: np.ndarray) -> np.ndarray:

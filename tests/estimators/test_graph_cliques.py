@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from skcrbm import Graph, GraphCRF
 from skcrbm.inference import SumProduct
 from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured.objective import structured_penalty
+from skcrbm.learning.structured.penalty import structured_penalty
 
 
 def make_graphs(seed=0, edges=True):
@@ -76,8 +76,8 @@ def test_gradient_by_finite_differences(learning, missing):
     options = {"alpha": 0.1, "max_iter": 2, "directed": True}
     model = GraphCRF(learning=learning, inference="exact", **options)
     model.fit(X, y, sample_weight=weight)
-    batch = model._training_graphs(X, y, weight, True)
-    plan = model._plan(batch, np.random.RandomState(0), True)
+    batch = model._training_batch(X, y, weight, True)
+    plan = model._plan(batch, model._solver(), np.random.RandomState(0), True)
     penalty = structured_penalty(model._model.params, 0.1, 0.0)
     function = RowsObjective(model._model, batch, plan.objective, penalty)
     x = function.coordinates.vector(model._model.params)
@@ -94,7 +94,7 @@ def test_pseudo_likelihood_is_the_sum_over_the_nodes():
     X, y = make_graphs(3)
     model = GraphCRF(learning="pseudo_likelihood", inference="exact", alpha=0.05).fit(X, y)
     assert np.ptp(model.clique_coef_[3]) > 0.1
-    batch = model._training_graphs(X, y, None, True)
+    batch = model._training_batch(X, y, None, True)
     _, objective = model._problem(batch, np.random.RandomState(0), True)
     expected = 0.0
     for graph, labels in zip(X, y, strict=True):

@@ -18,7 +18,8 @@ from skcrbm.learning.structured.constraints import (
     require_possible,
 )
 from skcrbm.learning.structured.graph import GraphBatch
-from skcrbm.targets.graphs import GraphRows, NodeClasses
+from skcrbm.targets.codes import LabelCoder
+from skcrbm.targets.graphs import GraphRows
 
 PAIRS = [("a", "c"), ("b", "b")]
 
@@ -233,7 +234,7 @@ def test_errors():
 def random_batch(seed):
     """Return three random graphs with constraints and known labels as a batch, and its problem.
 
-    The problem has the forbidden pairs, the classes as `NodeClasses`, and True if edges have a
+    The problem has the forbidden pairs, the classes as a `LabelCoder`, and True if edges have a
     direction.
     """
     rng = np.random.default_rng(seed)
@@ -251,7 +252,8 @@ def random_batch(seed):
         labels += [names[int(rng.integers(len(names)))] if k else None for k in known]
     arrays = GraphRows(directed).fit_transform(X, ["u", "v"] if types else None)
     first = np.array([0, len(names), 2 * len(names)]) if types else None
-    classes = NodeClasses(np.array(list(names) * (2 if types else 1)), first)
+    type_names = np.array(["u", "v"]) if types else None
+    classes = LabelCoder(np.array(list(names) * (2 if types else 1)), first, type_names)
     closed = closed_classes(arrays, classes)
     batch = GraphBatch(
         arrays, classes.codes(labels, arrays.types), np.ones(3), np.arange(3), closed
@@ -317,7 +319,7 @@ def test_every_answer_names_the_graph_without_possible_labels(inference):
         model.predict_topk(X, 2)
     with pytest.raises(ValueError, match=f"{message} and with its labels in y_known$"):
         model.predict(X, y_known=[None, ["a", None, None]])
-    with pytest.raises(ValueError, match=f"{message} and with its labels in y$"):
+    with pytest.raises(ValueError, match=f"{message}$"):
         model.score_samples(X, [LADDER, ["a", None, None]])
     with pytest.raises(ValueError, match=f"{message}$"):
         GraphCRF(inference=inference, **ALTERNATE).fit(X, [LADDER, None])

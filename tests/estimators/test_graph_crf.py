@@ -246,7 +246,7 @@ def test_warm_start_and_search_of_alpha():
     first = model.n_iter_
     model.fit(X, y)
     assert model.n_iter_ < first
-    with pytest.raises(ValueError, match="directed=True differs from the fitted model"):
+    with pytest.raises(ValueError, match="directed=True, but the model was fitted with"):
         model.set_params(directed=True).fit(X, y)
 
 

@@ -304,7 +304,7 @@ def test_large_numbers_as_labels(noisy):
 
 def test_labels_that_fit_did_not_see(noisy, fitted):
     X, _ = noisy
-    with pytest.raises(ValueError, match="image 0 of y_known has the label 'a'"):
+    with pytest.raises(ValueError, match="image 0 of y_known holds the label 'a'"):
         fitted.predict(X[:1], [np.full((32, 32), "a")])
     with pytest.raises(ValueError, match="3 channels"):
         fitted.predict(np.zeros((1, 8, 8, 3)))
@@ -321,9 +321,9 @@ def test_labels_that_training_did_not_have_count_as_wrong():
     right[:, 0] = False
     with pytest.warns(UserWarning, match="y holds the label 'new', which training did not have"):
         assert model.score(X, other) == pytest.approx(right.mean())
-    with pytest.raises(ValueError, match="image 0 of y has the label 1, which is not among"):
+    with pytest.raises(ValueError, match="image 0 of y holds the label 1, which is not a class"):
         model.score(X, np.ones(y.shape, int))
     other = y.astype(object)
     other[2, 1, 1] = 5
-    with pytest.raises(ValueError, match="image 2 of y has the label 5, which is not among"):
+    with pytest.raises(ValueError, match="image 2 of y holds the label 5, which is not a class"):
         model.score(X, other)

@@ -331,7 +331,7 @@ def test_local_training_continues_with_the_current_settings():
     model.set_params(structure__max_iter=5).fit(X, y)
     assert len(model.local_.loss_curve_) == 5
     assert model.local_.loss_curve_[0] <= first
-    with pytest.raises(ValueError, match="window, pair_window or n_hidden has changed"):
+    with pytest.raises(ValueError, match="window=3, but the model was fitted with window=5"):
         model.set_params(structure__window=3).fit(X, y)
     stream = ImageCRBM().fit(X, y)
     weights = stream.local_.coef_

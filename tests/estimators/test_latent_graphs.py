@@ -188,5 +188,5 @@ def test_errors_name_the_cause():
     model = GraphCRF(alpha=0.1, n_latent_states=2, warm_start=True, max_iter=2).fit(X, y)
     with pytest.raises(ValueError, match="predict_topk needs n_latent_states=1"):
         model.predict_topk(X, 2)
-    with pytest.raises(ValueError, match="n_latent_states=3 differs"):
+    with pytest.raises(ValueError, match="n_latent_states=3, but the model was fitted with"):
         model.set_params(n_latent_states=3).fit(X, y)

@@ -12,7 +12,7 @@ from skcrbm import Graph, GraphCRF
 from skcrbm.inference import Exact, SumProduct, infer
 from skcrbm.learning import Backpropagation
 from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured.objective import structured_penalty
+from skcrbm.learning.structured.penalty import structured_penalty
 
 CLASSES = {"atom": ["C", "N", "O"], "bond": [1, 2], "ring": ["N"]}
 WIDTH = {"atom": 2, "bond": 1, "ring": 3}
@@ -123,8 +123,8 @@ def test_gradient_by_finite_differences(learning, missing):
     options = {"alpha": 0.1, "max_iter": 2, "directed": True}  # free entries of the tables
     model = GraphCRF(learning=learning, inference=SumProduct(tol=1e-12), **options)
     model.fit(X, y)
-    batch = model._training_graphs(X, y, None, True)
-    plan = model._plan(batch, np.random.RandomState(0), True)
+    batch = model._training_batch(X, y, None, True)
+    plan = model._plan(batch, model._solver(), np.random.RandomState(0), True)
     penalty = structured_penalty(model._model.params, 0.1, 0.0)
     function = RowsObjective(model._model, batch, plan.objective, penalty)
     x = function.coordinates.vector(model._model.params) + 0.1

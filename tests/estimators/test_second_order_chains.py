@@ -121,7 +121,7 @@ def test_gradient_by_finite_differences(features, missing):
     model = ChainCRF(alpha=0.1, order=2, transition_features=features, max_iter=2)
     weight = np.arange(1.0, 9)
     model.fit(X, y, sample_weight=weight)
-    sequences = model._training_sequences(X, y, weight, True)
+    sequences = model._training_batch(X, y, weight, True)
     trained = model._trained()
     objective = resolve_rule("mle", "chain").chain(trained)
     coordinates = TrainedCoordinates(model._model, trained)

@@ -213,8 +213,8 @@ def test_a_chain_is_a_graph():
 def problem(**options):
     X, y, weight = sequences(4, n=12, longest=4)
     model = ChainCRF(learning="max_margin", random_state=0, **options)
-    batch = model._training_sequences(X, y, weight, False)
-    return (*model._problem(batch, False), batch)
+    batch = model._training_batch(X, y, weight, False)
+    return (*model._problem(batch, np.random.RandomState(0), False), batch)
 
 
 def test_kernel_and_numpy_reach_the_same_weights():

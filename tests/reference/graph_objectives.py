@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from skcrbm.learning.lbfgs import RowsObjective
-from skcrbm.learning.structured.objective import structured_penalty
+from skcrbm.learning.structured.penalty import structured_penalty
 
 
 def objective_of(model, X, y, weight):
     """Return the objective of a fitted `GraphCRF(alpha=0.1)` on its training data."""
-    batch = model._training_graphs(X, y, weight, True)
-    plan = model._plan(batch, np.random.RandomState(0), True)
+    batch = model._training_batch(X, y, weight, True)
+    plan = model._plan(batch, model._solver(), np.random.RandomState(0), True)
     penalty = structured_penalty(model._model.params, 0.1, 0.0)
     return RowsObjective(model._model, batch, plan.objective, penalty)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from skcrbm.inference.chains import ImpossiblePathError, chain_marginals, path_l
 from skcrbm.kernels.chains import pseudo_likelihood
 from skcrbm.learning.structured.chain_model import ChainModel
 from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
-from skcrbm.learning.structured.rows import RaggedBatch
+from skcrbm.learning.structured.rows import RaggedBatch, no_labels
 from skcrbm.targets.codes import MISSING
 from skcrbm.utils.limits import CHAIN_ENTRIES
 from skcrbm.utils.parallel import ordered_map
@@ -20,6 +20,8 @@ from skcrbm.utils.ragged import SequenceArrays
 
 class SequenceBatch(RaggedBatch):
     """Batch of n sequences; its arrays are `SequenceArrays`, and its items are positions."""
+
+    word: ClassVar[str] = "sequence"
 
     @classmethod
     def of(cls, arrays: SequenceArrays, path: np.ndarray, weight: np.ndarray) -> SequenceBatch:
@@ -112,12 +114,19 @@ def add_path(
 
 
 def log_likelihoods(model: ChainModel, batch: SequenceBatch, n_jobs: int | None) -> np.ndarray:
-    """Return the log-likelihood (n,) of the observed labels of each sequence."""
+    """Return the log-likelihood (n,) of the observed labels of each sequence.
+
+    It is -inf if constraints exclude the labels. A NoLabelsError is raised if they exclude all
+    labels of a sequence.
+    """
 
     def part(piece):
         energies = model.energies(piece.X, piece.start)
         ones = np.ones(len(piece))
-        log_z = chain_marginals(energies, ones).log_z
+        try:
+            log_z = chain_marginals(energies, ones).log_z
+        except ImpossiblePathError as error:
+            raise no_labels(piece.take(np.array([error.chain])).free(), "y") from None
         if (piece.path == MISSING).any():
             try:
                 return chain_marginals(clamped(energies, piece.path), ones).log_z - log_z

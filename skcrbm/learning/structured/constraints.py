@@ -18,8 +18,9 @@ from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import infer
 from skcrbm.inference.base import ContradictionError
 from skcrbm.learning.structured.constraint_search import Arc, ConstraintSearch, OutOfStepsError
-from skcrbm.learning.structured.graph import GraphBatch, kind_of_graphs, no_labels
-from skcrbm.targets.codes import MISSING
+from skcrbm.learning.structured.graph import GraphBatch, kind_of_graphs
+from skcrbm.learning.structured.rows import no_labels
+from skcrbm.targets.codes import MISSING, LabelCoder
 from skcrbm.utils.warnings import warn_user
 
 
@@ -48,18 +49,18 @@ def forbidden_pairs(forbidden: Any, classes: np.ndarray, directed: bool) -> np.n
     return table if directed else table | table.T
 
 
-def closed_classes(arrays: Any, node_classes: Any) -> np.ndarray | None:
+def closed_classes(arrays: Any, coder: LabelCoder) -> np.ndarray | None:
     """Return an array (T, K) of nodes and classes, True if the graph of the node forbids the class.
 
-    `arrays` are the `GraphArrays` of all graphs, and `node_classes` the `NodeClasses` of the model.
+    `arrays` are the `GraphArrays` of all graphs, and `coder` codes the labels of the model.
     The result is None if no graph forbids a class.
     """
     if arrays.forbidden is None:
         return None
     nodes, labels = arrays.forbidden
     types = None if arrays.types is None else arrays.types[nodes]
-    closed = np.zeros((arrays.start[-1], len(node_classes.classes)), bool)
-    closed[nodes, node_classes.codes(labels, types, "forbidden")] = True
+    closed = np.zeros((arrays.start[-1], len(coder.classes)), bool)
+    closed[nodes, coder.codes(labels, types, "forbidden")] = True
     return closed
 
 
@@ -70,7 +71,7 @@ def require_possible(
     n_classes: int,
     name: str,
 ) -> None:
-    """Raise a ValueError if no labels of a graph agree with the constraints and the known labels.
+    """Raise a NoLabelsError if no labels of a graph agree with constraints and known labels.
 
     `forbidden` (K, K) is True for forbidden pairs, and `first` holds the first class of each type
     of nodes, as in `GraphModel`. `name` is the name of the known labels in the error message.

@@ -27,7 +27,7 @@ from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.base import ContradictionError
 from skcrbm.learning.structured.chain_model import Columns
 from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
-from skcrbm.learning.structured.rows import RaggedBatch
+from skcrbm.learning.structured.rows import RaggedBatch, no_labels
 from skcrbm.targets.codes import MISSING
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
@@ -57,6 +57,7 @@ class GraphBatch(RaggedBatch):
 
     closed: np.ndarray | None = None  # (T, K), True if the node must not have the class
 
+    word: ClassVar[str] = "graph"
     _of_items: ClassVar[tuple[str, ...]] = ("path", "closed")
 
     def shared(self, energy: FactorGraphEnergy) -> FactorGraphEnergy:
@@ -279,25 +280,6 @@ class Posed(NamedTuple):
             parts.append(entries[first:stop].reshape(n_cliques, k**m).sum(axis=0))
             first = stop
         return np.concatenate(parts)
-
-
-def no_labels(graph: GraphBatch, name: str, method: str | None = None) -> ValueError:
-    """Return the error that no labels of a single graph agree with the constraints.
-
-    `name` is the argument of the known labels; the message has it if the graph has known labels.
-    `method` is the name of an approximate method that found no labels, although there may be some.
-    None means that there are no labels.
-    """
-    graph_name = f"graph {graph.index[0]} of X"
-    start = (
-        f"{graph_name} has no labels"
-        if method is None
-        else (f"{method} found no labels of {graph_name}")
-    )
-    known = (graph.path != MISSING).any()
-    return ValueError(
-        f"{start} that agree with `forbidden`{f' and with its labels in {name}' if known else ''}"
-    )
 
 
 def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:

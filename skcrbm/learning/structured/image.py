@@ -39,6 +39,7 @@ class ImageBatch(RaggedBatch):
 
     loss_weight: np.ndarray = field(kw_only=True)  # (T,) weights of pixels; 0 without a label
 
+    word: ClassVar[str] = "image"
     _of_items: ClassVar[tuple[str, ...]] = ("path", "loss_weight")
 
     @classmethod

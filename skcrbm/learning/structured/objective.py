@@ -1,4 +1,4 @@
-"""Define the objectives and the penalty search that training of all structured models shares.
+"""Define the objectives of structured models, and the vectors that L-BFGS optimises.
 
 A row of training data is a whole sequence, graph or image, or a row with several outputs. `fit`
 (`learning/fit.py`) uses the objectives like all other objectives: L-BFGS takes all rows at once,
@@ -8,27 +8,15 @@ and stochastic solvers take mini-batches.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective, Step
-from skcrbm.learning.penalties import L2, ElasticNet
+from skcrbm.learning.penalties import ElasticNet
 from skcrbm.utils.parallel import ordered_map
 
-# alpha="auto" tries penalties in this order, the strongest first. The numbers multiply the penalty
-# in an objective that adds up the losses of all rows, so alpha is the number divided by the total
-# weight of the rows. The search stops after PATIENCE successive penalties that do not improve the
-# best score.
-TOTALS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
-PATIENCE = 2
-# A fit for one of the penalties in TOTALS stops when ten iterations lower the objective by no more
-# than _PATH_SHARE times its value, or after _PATH_ITERATIONS iterations.
-_PATH_SHARE = 1e-4
-_PATH_ITERATIONS = 100
 #: A final fit stops when ten iterations lower the objective by at most SHARE times its value.
 SHARE = 1e-6
 
@@ -140,42 +128,3 @@ class LogWeightObjective(StructuredObjective):
     @abstractmethod
     def _residuals(self, model, piece) -> Residuals:
         """Return the loss of a part of the batch, and its gradient."""
-
-
-# -------------------------------------------------------------------------------- the penalty
-
-
-def structured_penalty(
-    params: Any, alpha: float, l1_ratio: float, with_intercept: bool = False
-) -> L2:
-    """Return the penalty of all arrays of `params`, a named tuple.
-
-    The array `intercept` has no penalty unless `with_intercept` is True.
-    """
-
-    def factors(factor):
-        found = type(params)(*([factor] * len(params)))
-        return found if with_intercept else found._replace(intercept=0.0)
-
-    if l1_ratio == 0:
-        return L2(factors(alpha))
-    return ElasticNet(factors(alpha * (1 - l1_ratio)), factors(alpha * l1_ratio))
-
-
-def gradient_path(model: Any, rest: Any, objective: Objective, l1_ratio: float) -> Callable:
-    """Return a function that trains by L-BFGS; it is the argument `train` of `penalty_path`.
-
-    `rest` is the batch of training rows.
-    """
-    weight = float(rest.weight.sum())
-
-    def train(total, neighbour):
-        start = model if neighbour is None else neighbour
-        penalty = structured_penalty(model.params, total / weight, l1_ratio)
-        steps = descend(start, rest, objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
-        for function, minimizer, _ in steps:
-            reached = function, minimizer
-        function, minimizer = reached
-        return model._replace(params=function.coordinates.params(minimizer.x))
-
-    return train

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skcrbm.learning.data import Source
+from skcrbm.targets.codes import MISSING
 
 
 class StoredBatch(ABC):
@@ -75,6 +76,8 @@ class RaggedBatch(StoredBatch):
     items: np.ndarray | None = field(default=None, kw_only=True)
     _cache: dict = field(default_factory=dict, init=False, repr=False)
 
+    #: Word for a row in messages.
+    word: ClassVar[str] = "row"
     #: Names of the arrays (T, ...) with an entry for each item; an array may also be None.
     _of_items: ClassVar[tuple[str, ...]] = ("path",)
 
@@ -96,6 +99,10 @@ class RaggedBatch(StoredBatch):
         weight, index = self.weight[numbers], self.index[numbers]
         return replace(self, arrays=arrays, weight=weight, index=index, items=items, **own)
 
+    def free(self) -> Any:
+        """Return the batch without labels."""
+        return replace(self, path=np.full(len(self.path), MISSING))
+
     def single(self) -> Iterator[Any]:
         """Yield each row as a batch of its own."""
         if len(self) == 1:
@@ -115,6 +122,25 @@ class RaggedBatch(StoredBatch):
         for piece, values in zip(pieces, found):
             result[piece.items] = values
         return result
+
+
+class NoLabelsError(ValueError):
+    """Raised if no labels of a row agree with the constraints and the known labels."""
+
+
+def no_labels(row: RaggedBatch, name: str, method: str | None = None) -> NoLabelsError:
+    """Return the error that no labels of a single row agree with the constraints.
+
+    `name` is the argument of the known labels; the message has it if the row has known labels.
+    `method` is the name of an approximate method that found no labels, although there may be some.
+    None means that there are no labels.
+    """
+    words = f"{row.word} {row.index[0]} of X"
+    start = f"{words} has no labels" if method is None else f"{method} found no labels of {words}"
+    known = (row.path != MISSING).any()
+    return NoLabelsError(
+        f"{start} that agree with `forbidden`{f' and with its labels in {name}' if known else ''}"
+    )
 
 
 class StructureSource(Source):
