@@ -44,6 +44,7 @@ _ATOMS, _MOST_ATOMS = 8, 256
 _CHECK_SHARE = 0.3
 # Seed of the order of the rows, so that a fit is always the same.
 _SEED = 0
+_OVERFLOW = "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
 
 
 class StructuralMarginProblem(NamedTuple):
@@ -144,8 +145,10 @@ class LabelBlocks(DualBlocks):
         # A CSR matrix also for dense rows, so that rounding is the same for dense and sparse rows.
         self.X = sparse.csr_matrix(arrays, (n, n_columns))
         row = np.repeat(np.arange(n), np.diff(arrays[2]))
-        with np.errstate(over="ignore"):  # `visit` raises an error
+        with np.errstate(over="ignore"):
             square = 1.0 + np.bincount(row, np.square(arrays[0]), n)
+        if not np.isfinite(square).all():
+            raise ValueError(_OVERFLOW)
         self.rows = Rows(*arrays, square, problem.signs, problem.limit)
         self.params = Weights(np.zeros((n_columns + 1, n_labels)), np.zeros((n_labels, n_labels)))
         relaxed = problem.method.name == "linear_program" and problem.has_pairs
@@ -180,10 +183,7 @@ class LabelBlocks(DualBlocks):
         limit = self.problem.limit / self.weight
         loss = float(losses @ limit)
         if not np.isfinite(loss + self.penalty(self.params)):
-            raise ValueError(
-                "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the "
-                "columns of X"
-            )
+            raise ValueError(_OVERFLOW)
         return Visited(loss, float(gaps @ limit), n_steps > 0)
 
     def _visit(self, order, rule, n_steps, params):
