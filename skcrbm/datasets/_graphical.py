@@ -122,7 +122,7 @@ def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]
 
 def make_ising_lattice(
     shape: Sequence[int], coupling: float, *, periodic: bool = True
-) -> SparseIsingEnergy:
+) -> IsingEnergy:
     """Make an Ising model without fields on a lattice.
 
     The energy is ``-E(y) = coupling * sum of y_i y_k over neighbours``, with y in -1/+1.
@@ -139,7 +139,7 @@ def make_ising_lattice(
 
     Returns
     -------
-    energy : SparseIsingEnergy
+    energy : IsingEnergy
         Energy of the lattice.
 
     Raises
@@ -177,7 +177,7 @@ def make_random_ising(
     *,
     mean_degree: float | None = None,
     random_state: int | np.random.RandomState | None = None,
-) -> IsingEnergy | SparseIsingEnergy:
+) -> IsingEnergy:
     """Draw an Ising model with random couplings [1]_.
 
     If `mean_degree` is None, all pairs are coupled, each coupling is the sum of two uniform random
@@ -196,7 +196,7 @@ def make_random_ising(
 
     Returns
     -------
-    energy : IsingEnergy or SparseIsingEnergy
+    energy : IsingEnergy
         Energy ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k`` with the fields f and the couplings s_ik,
         a sparse energy if `mean_degree` is given. The matrix W of the paper is half of the matrix
         S of all s_ik, because the paper counts every pair twice.

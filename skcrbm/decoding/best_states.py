@@ -183,7 +183,7 @@ def _most_gained(energy):
     """
     if not isinstance(energy, IsingEnergy):
         return np.full((energy.n_models, energy.n_visible), np.inf)
-    coupling = energy.coupling
+    coupling = energy.coupling_matrix()
     positive = np.maximum(coupling, 0.0)
     with_label = 4.0 * coupling - 2.0 * positive
     gained = 2.0 * (energy.field - coupling.sum(axis=0))

@@ -68,7 +68,7 @@ class SparseIsingModel(NamedTuple):
     """An Ising model with couplings on the edges of a graph."""
 
     params: IsingParams
-    base: SparseIsingEnergy  # energy of one model, which holds the graph
+    base: IsingEnergy  # energy of one model, which holds the graph
     center: np.ndarray  # c (L,), near the means of the data
 
     @property
@@ -76,7 +76,7 @@ class SparseIsingModel(NamedTuple):
         """Coupled pairs (E, 2), with i < k in each row."""
         return self.base.edges
 
-    def energy(self, X: Any) -> SparseIsingEnergy:
+    def energy(self, X: Any) -> IsingEnergy:
         """Return the energy: a single model, which does not depend on X."""
         coupling, field = self.params
         energy = self.base.with_edge_coupling(coupling)
@@ -155,8 +155,8 @@ class IsingModel(BaseDensity):
 
     Attributes
     ----------
-    energy_ : IsingEnergy or SparseIsingEnergy
-        Learned model, for `skcrbm.inference.infer`. It is sparse if `edges` is given.
+    energy_ : IsingEnergy
+        Learned model, for `skcrbm.inference.infer`. Its couplings are sparse if `edges` is given.
     coupling_ : ndarray or CSR array (n_features, n_features)
         Couplings S, symmetric.
     field_ : ndarray (n_features,)

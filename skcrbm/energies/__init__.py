@@ -1,14 +1,12 @@
 """Energy functions, which define the models. Inference and learning are in other folders."""
 
 from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors
-from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._layered import LayeredEnergy
-from skcrbm.energies._pairwise import PairwiseEnergy
-from skcrbm.energies._sparse_ising import SparseIsingEnergy
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.graph import FactorGraphEnergy
 from skcrbm.energies.grouped_rbm import OneHotRBMEnergy
 from skcrbm.energies.layered_structure import LayeredStructure
+from skcrbm.energies.pairs import IsingEnergy, PairwiseEnergy, SparseIsingEnergy
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.formats.evidence import (
     read_uai_evidence,

@@ -13,9 +13,8 @@ from skcrbm.energies._factors import (
     group_tables,
     logic_table,
 )
-from skcrbm.energies._ising import IsingEnergy
-from skcrbm.energies._sparse_ising import SparseIsingEnergy
 from skcrbm.energies.base import BaseEnergy
+from skcrbm.energies.pairs import IsingEnergy
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.formats.uai import Network
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
@@ -41,26 +40,18 @@ class PairTables(NamedTuple):
 def pair_tables(energy: BaseEnergy) -> PairTables:
     """Convert an energy to tables over pairs of variables.
 
-    There is a table for each edge of a `SparseIsingEnergy`, or for each nonzero coupling of another
-    energy. A ValueError is raised if the energy is not an RBM or Ising model.
+    There is a table for each edge of an `IsingEnergy`, or for each nonzero coupling of an RBM. A
+    ValueError is raised if the energy is not an RBM or Ising model.
     """
     if isinstance(energy, RBMEnergy) and not energy.exclusive.any():
         i, j = np.nonzero(energy.weights)
         tables = energy.weights[i, j][:, None] * np.array([0, 0, 0, 1], energy.dtype)
         field = np.hstack([energy.visible_bias, energy.hidden_bias])
         return PairTables(np.column_stack([i, j + energy.n_visible]), tables, field, False)
-    if isinstance(energy, IsingEnergy):
-        edges = np.argwhere(np.triu(energy.coupling))
-        weights = energy.coupling[edges[:, 0], edges[:, 1]]
-    elif isinstance(energy, SparseIsingEnergy):
-        edges, weights = energy.edges, energy.edge_coupling
-    else:
-        raise ValueError(
-            "energy must be an RBMEnergy, IsingEnergy or SparseIsingEnergy, got "
-            f"{type(energy).__name__}"
-        )
-    tables = weights[:, None] * np.array([1, -1, -1, 1], energy.dtype)
-    return PairTables(edges, tables, 2 * energy.field, True)
+    if not isinstance(energy, IsingEnergy):
+        raise ValueError(f"energy must be an RBMEnergy or IsingEnergy, got {type(energy).__name__}")
+    tables = energy.edge_coupling[:, None] * np.array([1, -1, -1, 1], energy.dtype)
+    return PairTables(energy.edges, tables, 2 * energy.field, True)
 
 
 def as_network(energy, row: int) -> Network:

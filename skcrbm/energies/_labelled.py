@@ -69,7 +69,7 @@ def model_of_graph(graph: Any, weight: str, field: str) -> LabelledModel:
 def energy_of_model(
     labels: Iterable[Hashable], edges: np.ndarray, weights: np.ndarray, field: np.ndarray
 ) -> tuple[dict, dict]:
-    """Return the fields h and couplings J as dicts; see `SparseIsingEnergy.to_ising`."""
+    """Return the fields h and couplings J as dicts; see `IsingEnergy.to_ising`."""
     labels = list(labels)
     h = dict(zip(labels, (-field.astype(np.float64)).tolist()))
     values = (-weights.astype(np.float64)).tolist()

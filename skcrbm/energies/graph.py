@@ -225,12 +225,12 @@ class FactorGraphEnergy(BaseEnergy):
     def from_energy(cls, energy: BaseEnergy) -> FactorGraphEnergy:
         """Convert a pairwise energy, including its evidence, to tables over pairs of variables.
 
-        Scores and log Z do not change. There is a table for each edge of a `SparseIsingEnergy`, or
-        for each nonzero coupling of another energy.
+        Scores and log Z do not change. There is a table for each edge of an `IsingEnergy`, or
+        for each nonzero coupling of an RBM.
 
         Parameters
         ----------
-        energy : RBMEnergy, IsingEnergy or SparseIsingEnergy
+        energy : RBMEnergy or IsingEnergy
             Energy to convert.
 
         Returns

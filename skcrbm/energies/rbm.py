@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from scipy.special import expit
 
-from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies.base import Block
+from skcrbm.energies.pairs import PairwiseEnergy
 from skcrbm.energies.states import infinite_where_held
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks

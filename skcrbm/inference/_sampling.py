@@ -175,7 +175,7 @@ def estimate_log_partition(
 
     Parameters
     ----------
-    energy : RBMEnergy, IsingEnergy, SparseIsingEnergy or FactorGraphEnergy
+    energy : RBMEnergy, IsingEnergy or FactorGraphEnergy
         Batch of N models that share their couplings.
     n_chains, n_betas : int or None, default=None
         Options of "ais", see `AnnealedImportanceSampling`. None: the options of `method`, which

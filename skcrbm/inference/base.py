@@ -207,9 +207,8 @@ class InferenceResult(Versioned):
 
         - `RBMEnergy`: P(v_i = 1, h_j = 1), of shape (V, H) or (N, V, H).
         - `IsingEnergy`: P(y_i = +1, y_k = +1), of shape (L, L) or (N, L, L). The diagonal holds
-          the marginals.
-        - `SparseIsingEnergy`: the probabilities of an `IsingEnergy`, but only for the edges, of
-          shape (E,) or (N, E).
+          the marginals. If couplings are sparse, only the probabilities of the edges, of shape
+          (E,) or (N, E).
         - `FactorGraphEnergy`: the probability of every table entry, in the order of
           `log_potentials`, of shape (n_entries,) or (N, n_entries).
         """

@@ -56,37 +56,33 @@ SOLVERS = {
         "GroupedRBMEnergy": "skcrbm.inference.exact.grouped_rbm:solve",
         "OneHotRBMEnergy": "skcrbm.inference.exact.grouped_rbm:solve",
         "IsingEnergy": "skcrbm.inference.exact.ising:solve",
-        "SparseIsingEnergy": "skcrbm.inference.exact.elimination:solve_sparse_ising",
         "FactorGraphEnergy": "skcrbm.inference.exact.elimination:solve",
     },
     "mean_field": {
         "RBMEnergy": "skcrbm.inference.rbm._mean_field:solve",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
         "IsingEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
-        "SparseIsingEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_mean_field",
     },
     "sum_product": {
         "RBMEnergy": "skcrbm.inference.rbm._messages:solve_sum_product",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
-        "IsingEnergy": "skcrbm.inference.ising._messages:solve_sum_product",
-        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_sum_product",
+        "IsingEnergy": "skcrbm.inference.ising.messages:solve_sum_product",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_sum_product",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_sum_product",
     },
     "tree_reweighted": {
         "RBMEnergy": "skcrbm.inference.rbm._messages:solve_tree_reweighted",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
-        "IsingEnergy": "skcrbm.inference.ising._sparse:solve_tree_reweighted",
-        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_tree_reweighted",
+        "IsingEnergy": "skcrbm.inference.ising.messages:solve_tree_reweighted",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_tree_reweighted",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_tree_reweighted",
     },
     "max_product": {
         "RBMEnergy": "skcrbm.inference.rbm._messages:solve_max_product",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
-        "SparseIsingEnergy": "skcrbm.inference.ising._sparse:solve_max_product",
+        "IsingEnergy": "skcrbm.inference.ising.messages:solve_max_product",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.messages:solve_max_product",
     },
     "mixed_product": {
@@ -102,13 +98,11 @@ SOLVERS = {
     "mplp": {
         "RBMEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
         "IsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
-        "SparseIsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
     },
     "linear_program": {
         "RBMEnergy": "skcrbm.inference.ising.roof_dual:solve_rbm",
         "IsingEnergy": "skcrbm.inference.ising.roof_dual:solve",
-        "SparseIsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
     },
     "dual_decomposition": {
@@ -116,20 +110,17 @@ SOLVERS = {
     },
     "icm": {
         "RBMEnergy": "skcrbm.inference.rbm._icm:solve",
-        "IsingEnergy": "skcrbm.inference.search.labels:solve",
-        "SparseIsingEnergy": "skcrbm.inference.any_energy._icm:solve",
+        "IsingEnergy": "skcrbm.inference.search.labels:solve_icm",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._icm:solve",
     },
     "map_search": {
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
         "IsingEnergy": "skcrbm.inference.factor_graph.map_search:solve_from_energy",
-        "SparseIsingEnergy": "skcrbm.inference.factor_graph.map_search:solve_from_energy",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.map_search:solve",
     },
     "simulated_annealing": {
         "BaseEnergy": "skcrbm.inference.any_energy.annealing:solve",
         "IsingEnergy": "skcrbm.inference.ising._annealing:solve",
-        "SparseIsingEnergy": "skcrbm.inference.ising._annealing:solve",
     },
     "gibbs": {
         "BaseEnergy": "skcrbm.inference.any_energy.gibbs:solve",
@@ -137,33 +128,26 @@ SOLVERS = {
     "gibbs_with_gradients": {
         "RBMEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve",
         "IsingEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve_ising",
-        "SparseIsingEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve_ising",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve",
     },
     "bp_chain": {
         "RBMEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_rbm",
         "IsingEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_ising",
-        "SparseIsingEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_ising",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.bp_chain:solve",
     },
     "perturb_and_max_product": {
         "RBMEnergy": "skcrbm.inference.any_energy.perturb_and_max_product:solve_rbm",
         "IsingEnergy": "skcrbm.inference.any_energy.perturb_and_max_product:solve_ising",
-        "SparseIsingEnergy": (
-            "skcrbm.inference.any_energy.perturb_and_max_product:solve_sparse_ising"
-        ),
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.perturbed_maxima:solve",
     },
     "perturb_and_map": {
         "RBMEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve_rbm",
         "IsingEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
-        "SparseIsingEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._perturb_and_map:solve",
     },
     "ais": {
         "RBMEnergy": "skcrbm.inference.rbm._ais:solve",
         "IsingEnergy": "skcrbm.inference.any_energy._ais:solve",
-        "SparseIsingEnergy": "skcrbm.inference.any_energy._ais:solve",
         "FactorGraphEnergy": "skcrbm.inference.any_energy._ais:solve",
     },
 }

@@ -88,7 +88,7 @@ class GraphDisplay:
 
         Parameters
         ----------
-        energy : FactorGraphEnergy, IsingEnergy, SparseIsingEnergy or RBMEnergy
+        energy : FactorGraphEnergy, IsingEnergy or RBMEnergy
             Model of up to 300 variables.
         result : InferenceResult, default=None
             Result of ``infer(energy, method)`` with marginals; None draws the graph alone.
@@ -250,11 +250,8 @@ def _edges_of(energy) -> np.ndarray:
     if hasattr(energy, "weights"):
         i, j = np.nonzero(energy.weights)
         return np.column_stack([i, j + energy.n_visible])
-    if hasattr(energy, "coupling"):
-        return np.column_stack(np.nonzero(np.triu(np.asarray(energy.coupling), 1)))
     raise ValueError(
-        "energy must be a FactorGraphEnergy, IsingEnergy, SparseIsingEnergy or RBMEnergy, got "
-        f"{type(energy).__name__}"
+        f"energy must be a FactorGraphEnergy, IsingEnergy or RBMEnergy, got {type(energy).__name__}"
     )
 
 

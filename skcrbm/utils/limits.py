@@ -80,6 +80,10 @@ MAX_LOGIC_TABLE = 2**16
 #: of `max_entries`.
 MAX_ELIMINATED_ENTRIES, MAX_KEPT_TABLES = 2**24, 16
 
+#: Largest number of entries of a matrix that is made of sparse couplings (1 GB). Searches for
+#: labels read couplings from a matrix; for larger models an error is raised.
+MAX_MATRIX_ENTRIES = 2**27
+
 #: Limits for files of factor graphs: number of entries of all arrays (512 MB), size of the text in
 #: bytes, and number of variables of a table (NumPy 1 allows 32 axes).
 MAX_FILE_ENTRIES, MAX_FILE_BYTES, MAX_FILE_SCOPE = 2**26, 2**30, 32

@@ -201,7 +201,6 @@ def test_methods_for_what_has_no_meaning():
 @pytest.mark.parametrize(
     ("name", "kind", "others"),
     [
-        ("max_product", "Ising", "RBMEnergy, SparseIsingEnergy, FactorGraphEnergy"),
         ("mixed_product", "Ising", "RBMEnergy"),
         ("dual_decomposition", "Ising", "RBMEnergy"),
         ("branch_and_bound", "RBM", "IsingEnergy, FactorGraphEnergy"),

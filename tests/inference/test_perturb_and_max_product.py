@@ -114,11 +114,11 @@ def as_log_odds(energy, messages):
     if isinstance(energy, RBMEnergy):
         down, up = 2 * messages + energy.weights / 2
         return np.stack([up.ravel(), down.ravel()], axis=1).ravel()
-    if isinstance(energy, IsingEnergy):
+    if isinstance(energy, IsingEnergy) and not energy.couplings_are_sparse:
         i, k = np.triu_indices(energy.n_variables, 1)
         down, up = 2 * messages
         return np.stack([up[i, k], down[i, k]], axis=1).ravel()
-    return 2 * messages if isinstance(energy, SparseIsingEnergy) else messages
+    return 2 * messages if isinstance(energy, IsingEnergy) else messages
 
 
 @pytest.mark.parametrize("damping", [0.5, 0.0, 0.3])

@@ -13,7 +13,6 @@ from skcrbm.energies import (
     OneHotRBMEnergy,
     OrFactors,
     RBMEnergy,
-    SparseIsingEnergy,
     TableFactors,
 )
 
@@ -123,14 +122,14 @@ def _scores(energy, n, states):
         if isinstance(energy, OneHotRBMEnergy):
             possible = states[:, :v].sum(axis=1) == 1
         return total, possible
-    if isinstance(energy, IsingEnergy | SparseIsingEnergy):
+    if isinstance(energy, IsingEnergy):
         y = 2 * states - 1
         total = y.astype(object) @ _integers(energy.field[n])
-        if isinstance(energy, IsingEnergy):
+        if energy.couplings_are_sparse:
+            edges, strengths = energy.edges, energy.edge_coupling
+        else:
             edges = np.argwhere(np.triu(energy.coupling, 1))
             strengths = energy.coupling[tuple(edges.T)]
-        else:
-            edges, strengths = energy.edges, energy.edge_coupling
         for (i, k), strength in zip(edges, _integers(strengths), strict=True):
             total = total + (y[:, i] * y[:, k]).astype(object) * strength
         return total, possible

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from skcrbm.energies import SparseIsingEnergy
 from skcrbm.inference.any_energy.gibbs import (
     kernel_chains,
     repeatable,
@@ -116,13 +115,9 @@ def _is_strong(energy):
     The logarithm of a weight of a variable is at most the absolute value of its field plus the sum
     of the absolute values of its couplings.
     """
-    if isinstance(energy, SparseIsingEnergy):
-        graph = energy.neighbours
-        size = np.abs(energy.edge_coupling.astype(np.float64))[graph.edge]
-        total = np.append(0, np.cumsum(size))
-        pull = total[graph.start[1:]] - total[graph.start[:-1]]
-    else:
-        pull = np.abs(energy.coupling.astype(np.float64)).sum(axis=1)
+    start, _, coupling = energy.coupling_lists()
+    total = np.append(0, np.cumsum(np.abs(coupling)))
+    pull = total[start[1:]] - total[start[:-1]]
     bound = np.abs(energy.field.astype(np.float64)) + pull
     return ~(bound.max(axis=1, initial=0) < _LARGEST_LOG_WEIGHT)
 
@@ -135,7 +130,7 @@ def _tree_sweep(energy, states, key, streams, step, n_sweeps):
     """
     drawn, field, held, log_odds = kernel_chains(energy, states)
     width = drawn.shape[1]
-    start, neighbours, coupling = _neighbours(energy)
+    start, neighbours, coupling = energy.coupling_lists()
     rest = _tree_over(width), field, states.shape[1], kernel_array(held)
     # A sum over a list of neighbours takes as long as a sum over a row of a matrix that has about
     # 16 times as many entries. So use a matrix if the variables have many neighbours.
@@ -179,7 +174,7 @@ def _strong_sweep(energy, states, key, streams, step):
     models = energy.rows(np.repeat(np.arange(n), c))
     u = _uniforms(energy, states, key, streams, step)
     visible = np.array(states.reshape(n * c, width), bool, order="C")
-    start, neighbours, coupling = _neighbours(energy)
+    start, neighbours, coupling = energy.coupling_lists()
     log_odds = models.visible_log_odds(visible).astype(np.float64)
     ising_gradients(
         start, neighbours, coupling, kernel_array(models.free), kernel_array(u), _IMPOSSIBLE,
@@ -187,17 +182,6 @@ def _strong_sweep(energy, states, key, streams, step):
     )  # fmt: skip
     found = log_odds.reshape(n, c, width).astype(energy.dtype)
     return visible.reshape(n, c, width), found
-
-
-def _neighbours(energy):
-    """Return the start of each variable's list of neighbours, the neighbours, and the couplings."""
-    if isinstance(energy, SparseIsingEnergy):
-        graph = energy.neighbours
-        coupling = energy.edge_coupling[graph.edge].astype(np.float64)
-        return graph.start, graph.variables, coupling
-    i, k = np.nonzero(energy.coupling)
-    start = np.searchsorted(i, np.arange(energy.n_variables + 1)).astype(np.int64)
-    return start, k.astype(np.int64), energy.coupling[i, k].astype(np.float64)
 
 
 def _uniforms(energy, states, key, streams, step):

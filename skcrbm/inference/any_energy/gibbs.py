@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies import BaseEnergy, SparseIsingEnergy
+from skcrbm.energies import BaseEnergy
 from skcrbm.energies.states import (
     chain_dtype,
     independent_states,
@@ -295,7 +295,7 @@ class _Moments:
 
     def _add_probabilities(self, log_odds, on, off, squares):
         # Use a kernel for sparse Ising models, because they may have very many variables.
-        if isinstance(self.energy, SparseIsingEnergy):
+        if getattr(self.energy, "couplings_are_sparse", False):
             from skcrbm.kernels.sparse_sweeps import add_probabilities
 
             add_probabilities(log_odds.ravel(), on.ravel(), off.ravel(), squares.ravel())
@@ -367,26 +367,17 @@ def sweep_chains(kernel, factors, energy, states, key, streams, step, n_sweeps):
 
 
 def sweep_ising_model(energy, states, key, streams, step, n_sweeps=1):
-    """Draw the variables of an `IsingEnergy`; see `gibbs_sweep`."""
-    i, k = np.nonzero(energy.coupling)
-    start = np.searchsorted(i, np.arange(energy.n_variables + 1)).astype(np.int64)
-    couplings = start, kernel_array(k, np.int64), energy.coupling[i, k].astype(np.float64)
-    return sweep_chains(sweep_ising, couplings, energy, states, key, streams, step, n_sweeps)
-
-
-def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
-    """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`.
+    """Draw the variables of an `IsingEnergy`; see `gibbs_sweep`.
 
     There are two kernels. The first processes several chains side by side. The second processes
     several variables side by side: variables of the same colour, which have no couplings with each
-    other. The function calls the kernel that can process more items side by side.
+    other. If couplings are sparse, the function calls the kernel that can process more items side
+    by side. If they are a matrix, most pairs are coupled, so that colours have few variables.
     """
     n, c, width = states.shape
-    lanes = energy.lanes
-    if min(n * c, _MAX_LANES) * (len(lanes.first) - 1) > width:
-        graph = energy.neighbours
-        coupling = energy.edge_coupling[graph.edge].astype(np.float64)
-        couplings = graph.start, graph.variables, coupling
+    lanes = energy.lanes if energy.couplings_are_sparse else None
+    if lanes is None or min(n * c, _MAX_LANES) * (len(lanes.first) - 1) > width:
+        couplings = energy.coupling_lists()
         return sweep_chains(sweep_ising, couplings, energy, states, key, streams, step, n_sweeps)
     drawn, field, held, log_odds = kernel_chains(energy, states)
     coupling, (field, held) = lane_couplings(energy), by_place(lanes, field, held)
@@ -456,6 +447,5 @@ def _factor_lists(energy, forbidden):
 SWEEPS = {
     "BaseEnergy": sweep_blocks,
     "IsingEnergy": sweep_ising_model,
-    "SparseIsingEnergy": sweep_sparse_ising,
     "FactorGraphEnergy": sweep_factor_graph,
 }

@@ -260,7 +260,12 @@ def solve_rbm(method, energy, query):
 
 
 def solve_ising(method, energy, query):
-    """Compute the answers for dense Ising models, from the upper triangle of the couplings."""
+    """Compute the answers for Ising models.
+
+    The kernel takes the upper triangle of the couplings or, if they are sparse, the edges.
+    """
+    if energy.couplings_are_sparse:
+        return _solve_edges(method, energy, query)
     size = energy.coupling.shape
     return _solve_dense(
         method, energy, query, energy.coupling, lambda folded, free: folded, True, size
@@ -311,7 +316,7 @@ def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
     return answer_by_maxima(method, energy, query, maximise, (2, *size), size=block)
 
 
-def solve_sparse_ising(method, energy, query):
+def _solve_edges(method, energy, query):
     """Compute the answers for sparse Ising models, by kernels with samples in the inner loop."""
     from skcrbm.kernels.perturbed_maxima import pass_edges
 

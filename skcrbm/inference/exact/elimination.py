@@ -54,8 +54,8 @@ def solve(method, energy, query):
     return fields
 
 
-def solve_sparse_ising(method, energy, query):
-    """Answer any query about a sparse Ising model, by a factor graph with a table for each edge."""
+def solve_edges(method, energy, query):
+    """Answer any query about an `IsingEnergy`, by a factor graph with a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
     # The last of the four entries of an edge's table belongs to the state in which both variables
     # are 1.

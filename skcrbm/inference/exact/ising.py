@@ -1,8 +1,9 @@
-"""Exact inference on dense Ising models: enumerate the states of the free labels."""
+"""Exact inference on Ising models: enumerate the states of the free labels, or eliminate labels."""
 
 import numpy as np
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
+from skcrbm.inference.exact import elimination
 from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.ising_exact import (
@@ -21,7 +22,12 @@ _MAX_LOW = 10
 
 
 def solve(method, energy, query):
-    """Answer a query of any kind by enumerating the states of the free labels."""
+    """Answer a query of any kind by enumerating the states of the free labels.
+
+    If couplings are sparse, the labels are eliminated one by one.
+    """
+    if energy.couplings_are_sparse:
+        return elimination.solve_edges(method, energy, query)
     n_free = int(energy.free.sum(axis=1).max(initial=0))
     if n_free > method.max_units:
         raise ValueError(

@@ -24,7 +24,7 @@ def best_states(method: Any, energy: BaseEnergy, query: Any) -> dict[str, np.nda
     k, kinds = query.n_best, classes_of_the_model(type(energy))
     if "FactorGraphEnergy" in kinds:
         found = k_best_of_models(energy, k, method.max_entries, query.n_jobs)
-    elif {"RBMEnergy", "IsingEnergy", "SparseIsingEnergy"} & set(kinds):
+    elif {"RBMEnergy", "IsingEnergy"} & set(kinds):
         graph = FactorGraphEnergy.from_energy(energy)
         found = k_best_of_models(graph, k, method.max_entries, query.n_jobs)
     elif {"GroupedRBMEnergy", "OneHotRBMEnergy"} & set(kinds):

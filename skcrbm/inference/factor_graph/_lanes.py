@@ -256,7 +256,7 @@ class Lanes:
 
 
 class IsingLanes(Lanes):
-    """Faster message passing for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
+    """Faster message passing for the factor graph of an `IsingEnergy`."""
 
     #: Share of the range of the dtype that a product of messages may use, see `fits_odds`. It is a
     #: quarter because a single division computes two messages, and its denominator is a product of

@@ -1,1 +1,1 @@
-"""Solvers of `IsingEnergy` and `SparseIsingEnergy`."""
+"""Solvers of `IsingEnergy`."""

@@ -6,7 +6,6 @@ other, so they are updated together.
 
 import numpy as np
 
-from skcrbm.energies import SparseIsingEnergy
 from skcrbm.energies.states import signs_of
 from skcrbm.inference.any_energy.annealing import betas
 from skcrbm.inference.any_energy.gibbs import by_place, lane_couplings, sweeps_per_call
@@ -23,7 +22,7 @@ def solve(method, energy, query):
     fields = empty_result(energy, query)
     fields["n_iter"][:] = method.n_sweeps
     fields["converged"][:] = False
-    sparse = _as_sparse(energy)
+    sparse = energy.as_sparse()
     key, coupling = random_key(method.random_state), lane_couplings(sparse)
     strengths = _strengths(sparse)
     free = sparse.free
@@ -42,17 +41,6 @@ def solve(method, energy, query):
         fields["assignment"][part][better] = state[better]
         fields["converged"][part][better] = converged[better]
     return fields
-
-
-def _as_sparse(energy):
-    """Convert an Ising model to a `SparseIsingEnergy` with the same evidence."""
-    if isinstance(energy, SparseIsingEnergy):
-        return energy
-    pairs = np.argwhere(np.triu(energy.coupling, 1))
-    weights = energy.coupling[tuple(pairs.T)]
-    sparse = SparseIsingEnergy.from_edges(pairs, weights, energy.field)
-    sparse.evidence = energy.evidence
-    return sparse
 
 
 def _strengths(energy):

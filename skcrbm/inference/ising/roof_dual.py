@@ -6,6 +6,7 @@ import numpy as np
 
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference.any_energy.ascent import ascend_from
+from skcrbm.inference.factor_graph._bounds import solve_linear_program
 from skcrbm.kernels.roof_dual import roof_duals
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -13,7 +14,12 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Compute "map" and "map_bound"; see `LinearProgram`."""
+    """Compute "map" and "map_bound"; see `LinearProgram`.
+
+    The maximum flow reads a matrix of couplings. If couplings are sparse, HiGHS solves the program.
+    """
+    if energy.couplings_are_sparse:
+        return solve_linear_program(method, energy, query)
     means, bound, n_iter = relaxed_labels(energy, query.n_jobs)
     state, _ = ascend_from(energy, query, (means > 0).astype(np.int8))
     answer = {"assignment": state, "n_iter": n_iter, "converged": np.ones(len(state), bool)}
@@ -62,7 +68,7 @@ def relaxed_labels(
     with one_blas_thread():
         (fields,), offset = energy.fold_evidence()
     fields = kernel_array(fields, np.float64)
-    coupling = kernel_array(energy.coupling, np.float64)
+    coupling = kernel_array(energy.coupling_matrix(), np.float64)
     means, bound = np.zeros(fields.shape, np.int8), np.zeros(len(fields))
     n_iter = np.zeros(len(fields), np.int64)
     mask = kernel_array(np.broadcast_to(free, fields.shape))

@@ -81,11 +81,11 @@ class SumProduct(MessagePassing):
     Pairwise beliefs agree with the visible marginals after any number of iterations, and with the
     hidden marginals at convergence.
 
-    In an `IsingEnergy` the labels are visited in turn: each label reads the messages to it, and
-    sends messages to all other labels. Pairwise beliefs always agree with the marginals.
+    In an `IsingEnergy` with a matrix of couplings the labels are visited in turn: each label reads
+    the messages to it, and sends messages to all other labels. Pairwise beliefs always agree with the marginals.
 
-    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
-    of the previous iteration. The time for an OR or AND factor is proportional to the number of its
+    In a `FactorGraphEnergy`, and an `IsingEnergy` with sparse couplings, all messages are sent at
+    once, from the beliefs of the previous iteration. The time for an OR or AND factor is proportional to the number of its
     inputs. A table whose variables are all in another table is first added to the other table,
     because messages between the two tables would form a cycle. The statistics (probabilities of
     table entries) are the beliefs of the factors, which agree with the marginals at convergence. If
@@ -182,8 +182,8 @@ class MaxProduct(StateMessagePassing):
     take their best values given the visible units. The best of all these states is returned, so a
     run is useful even if its messages oscillate.
 
-    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
-    of the previous iteration, and all variables take the values that their beliefs prefer. If two
+    In a `FactorGraphEnergy` or `IsingEnergy` all messages are sent at once, from the beliefs of the
+    previous iteration, and all variables take the values that their beliefs prefer. If two
     values of a variable are equally good, the values of the variables are chosen one after the
     other, each given the values chosen before, which is exact on trees. On graphs with cycles,
     coordinate ascent ("icm") is run from this state and from the best state under the fields alone,

@@ -104,9 +104,9 @@ class ICM(IterativeMethod):
 
     In an RBM an iteration sets all visible units to their best values given the hidden units, then
     the hidden units to their best values given the visible units. At the end, no change of a single
-    layer improves the score. In an `IsingEnergy` an iteration sets the labels one by one. In a
-    `FactorGraphEnergy` or `SparseIsingEnergy` variables that share no factor are set together. A
-    model whose state is impossible at the end has not converged.
+    layer improves the score. In an `IsingEnergy` with a matrix of couplings an iteration sets the
+    labels one by one. In sparse models and factor graphs, variables that share no factor are set
+    together. A model whose state is impossible at the end has not converged.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class MapSearch(InferenceMethod):
     computed in float64 for every dtype of the energy. `n_iter` counts nodes; it is 0 if elimination
     found the best state.
 
-    The method works on an `IsingEnergy`, a `SparseIsingEnergy`, or a `FactorGraphEnergy` of
+    The method works on an `IsingEnergy` or a `FactorGraphEnergy` of
     variables with any number of states. Without a time limit the answer depends on `random_state`
     and the other options alone; with a time limit it also depends on the speed of the machine.
 
@@ -274,7 +274,7 @@ class SimulatedAnnealing(InferenceMethod):
     A run starts from a random state and makes `n_sweeps` sweeps over all variables. In a sweep,
     fields and couplings are multiplied by beta, which grows from sweep to sweep. The run compares
     the states at the ends of all sweeps, and keeps the best state. Finally `ICM` improves this
-    state if the energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled
+    state if the energy supports this method. For an `IsingEnergy` a compiled
     sweep proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables
     with a few neighbours each takes about ten milliseconds. For other energies the method uses the
     sweeps of `Gibbs`, for each model in turn.

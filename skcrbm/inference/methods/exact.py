@@ -24,14 +24,15 @@ class Exact(InferenceMethod):
     """Exact inference by enumerating states or eliminating variables.
 
     For an `RBMEnergy` the states of the smaller layer are enumerated, and the other layer is
-    summed out analytically. For an `IsingEnergy` all states of the free labels are enumerated. For
-    an energy without a special solver all states of the free variables are enumerated.
+    summed out analytically. For an `IsingEnergy` with a matrix of couplings all states of the free
+    labels are enumerated. For an energy without a special solver all states of the free variables
+    are enumerated.
 
-    For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, by the
-    min-fill rule: the next variable is always a variable whose elimination adds the fewest edges
-    between its neighbours. Clamped variables are removed first. The width is the largest number of
-    neighbours that a variable has when it is eliminated. The largest table has width + 1 variables,
-    and its size determines the cost.
+    For a `FactorGraphEnergy`, and an `IsingEnergy` with sparse couplings, variables are eliminated
+    one by one, by the min-fill rule: the next variable is always a variable whose elimination adds
+    the fewest edges between its neighbours. Clamped variables are removed first. The width is the
+    largest number of neighbours that a variable has when it is eliminated. The largest table has
+    width + 1 variables, and its size determines the cost.
 
     "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
     hidden states; the visible layer is enumerated to find it. If several states are equally good,

@@ -71,7 +71,7 @@ class _Problem:
     def __init__(self, energy, margin):
         self.energy, self.margin = energy, margin
         self.fields = kernel_array(energy.field, np.float64)
-        self.coupling = kernel_array(energy.coupling, np.float64)
+        self.coupling = kernel_array(energy.coupling_matrix(), np.float64)
         self.held = np.zeros(self.fields.shape, np.int8)
         if energy.evidence is not None:
             self.held[energy.evidence == 0] = -1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
+from skcrbm.inference.any_energy import _icm
 from skcrbm.inference.base import InferenceMethod
 from skcrbm.inference.search import cliques, ising
 from skcrbm.inference.search.found import FoundLabels
@@ -22,6 +23,16 @@ def solve(method, energy, query):
     if "init" in method.accepts:
         fields["log_odds"] = energy.visible_log_odds(found.labels)
     return fields
+
+
+def solve_icm(method, energy, query):
+    """Compute "map" of an `IsingEnergy` by "icm".
+
+    Labels are set one by one or, if couplings are sparse, all labels of a colour at once.
+    """
+    if energy.couplings_are_sparse:
+        return _icm.solve(method, energy, query)
+    return solve(method, energy, query)
 
 
 def find_labels(
