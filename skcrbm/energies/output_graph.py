@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from skcrbm.energies._factors import TableFactors
-from skcrbm.energies.pairs import IsingEnergy
 from skcrbm.energies.graph import FactorGraphEnergy
+from skcrbm.energies.pairs import IsingEnergy
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
-from skcrbm.inference.factor_graph import messages
+from skcrbm.inference.factor_graph import messages as graph_messages
 from skcrbm.inference.factor_graph.messages import OddsKernel, find_state, pass_messages
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.kernels.arguments import IsingAnswers, IsingOptions
@@ -48,7 +48,7 @@ def solve_max_product(method, energy, query):
 def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
     graph = FactorGraphEnergy.from_energy(energy)
-    fields = messages.solve_tree_reweighted(method, graph, query)
+    fields = graph_messages.solve_tree_reweighted(method, graph, query)
     if "statistics" in fields and not energy.couplings_are_sparse:
         fields["statistics"] = (_all_pairs(energy, graph, query, fields),)
         return fields

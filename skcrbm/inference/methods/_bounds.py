@@ -109,11 +109,11 @@ class MPLP(_LocalBound):
     that is higher by more than `gap`. Numbers are computed in float64 for every dtype of the
     energy, and the largest rounding error is added to the bound.
 
-    The method works on an `RBMEnergy`, `IsingEnergy` and `FactorGraphEnergy`.
-    If a factor graph has tables of more than two variables, OR or AND factors, or variables of more
-    than two states, a sweep updates the tables in turn: an update gives each variable of a table an
-    equal share of the max-marginals of the table. Before the first sweep, impossible states are
-    removed, and variables are eliminated if this makes no larger table. `n_iter` counts sweeps.
+    The method works on an `RBMEnergy`, `IsingEnergy` and `FactorGraphEnergy`. If a factor graph has
+    tables of more than two variables, OR or AND factors, or variables of more than two states, a
+    sweep updates the tables in turn: an update gives each variable of a table an equal share of the
+    max-marginals of the table. Before the first sweep, impossible states are removed, and variables
+    are eliminated if this makes no larger table. `n_iter` counts sweeps.
 
     Parameters
     ----------
@@ -164,9 +164,9 @@ class LinearProgram(_LocalBound):
 
     For an `RBMEnergy`, and an `IsingEnergy` with a matrix of couplings, the program is solved as a
     maximum flow [3]_, which is about a hundred times as fast as HiGHS [2]_ for up to 14 labels, and
-    five to ten times as fast for an RBM of 16 to 64 units in each layer. For other energies HiGHS solves a program for each model.
-    The bound is computed from the flow or from the multipliers of the program, so it is valid even
-    if the solution is not exact.
+    five to ten times as fast for an RBM of 16 to 64 units in each layer. For other energies HiGHS
+    solves a program for each model. The bound is computed from the flow or from the multipliers of
+    the program, so it is valid even if the solution is not exact.
 
     The method works on an `RBMEnergy`, `IsingEnergy` and `FactorGraphEnergy`.
     If a factor graph has tables of more than two variables or variables of more than two states,

@@ -82,17 +82,18 @@ class SumProduct(MessagePassing):
     hidden marginals at convergence.
 
     In an `IsingEnergy` with a matrix of couplings the labels are visited in turn: each label reads
-    the messages to it, and sends messages to all other labels. Pairwise beliefs always agree with the marginals.
+    the messages to it, and sends messages to all other labels. Pairwise beliefs always agree with
+    the marginals.
 
     In a `FactorGraphEnergy`, and an `IsingEnergy` with sparse couplings, all messages are sent at
-    once, from the beliefs of the previous iteration. The time for an OR or AND factor is proportional to the number of its
-    inputs. A table whose variables are all in another table is first added to the other table,
-    because messages between the two tables would form a cycle. The statistics (probabilities of
-    table entries) are the beliefs of the factors, which agree with the marginals at convergence. If
-    variables have more than two states, or a table has more than six variables, the variables are
-    visited in turn, forward and backward, which takes fewer iterations. For example, two iterations
-    are enough on trees. If messages or factors show that a model has no possible state, the model
-    is reported as not converged.
+    once, from the beliefs of the previous iteration. The time for an OR or AND factor is
+    proportional to the number of its inputs. A table whose variables are all in another table is
+    first added to the other table, because messages between the two tables would form a cycle. The
+    statistics (probabilities of table entries) are the beliefs of the factors, which agree with the
+    marginals at convergence. If variables have more than two states, or a table has more than six
+    variables, the variables are visited in turn, forward and backward, which takes fewer
+    iterations. For example, two iterations are enough on trees. If messages or factors show that a
+    model has no possible state, the model is reported as not converged.
 
     If products of messages fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0
     or 0.5, messages are stored as odds, which takes one division for each edge and iteration.
@@ -183,13 +184,13 @@ class MaxProduct(StateMessagePassing):
     run is useful even if its messages oscillate.
 
     In a `FactorGraphEnergy` or `IsingEnergy` all messages are sent at once, from the beliefs of the
-    previous iteration, and all variables take the values that their beliefs prefer. If two
-    values of a variable are equally good, the values of the variables are chosen one after the
-    other, each given the values chosen before, which is exact on trees. On graphs with cycles,
-    coordinate ascent ("icm") is run from this state and from the best state under the fields alone,
-    and the best state is returned. A model has not converged if its state is impossible, which
-    causes a warning, or if coordinate ascent improves the state. Converged messages on a graph with
-    cycles do not prove that a state is the best.
+    previous iteration, and all variables take the values that their beliefs prefer. If two values
+    of a variable are equally good, the values of the variables are chosen one after the other, each
+    given the values chosen before, which is exact on trees. On graphs with cycles, coordinate
+    ascent ("icm") is run from this state and from the best state under the fields alone, and the
+    best state is returned. A model has not converged if its state is impossible, which causes a
+    warning, or if coordinate ascent improves the state. Converged messages on a graph with cycles
+    do not prove that a state is the best.
 
     Parameters
     ----------

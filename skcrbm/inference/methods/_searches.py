@@ -185,9 +185,9 @@ class MapSearch(InferenceMethod):
     computed in float64 for every dtype of the energy. `n_iter` counts nodes; it is 0 if elimination
     found the best state.
 
-    The method works on an `IsingEnergy` or a `FactorGraphEnergy` of
-    variables with any number of states. Without a time limit the answer depends on `random_state`
-    and the other options alone; with a time limit it also depends on the speed of the machine.
+    The method works on an `IsingEnergy` or a `FactorGraphEnergy` of variables with any number of
+    states. Without a time limit the answer depends on `random_state` and the other options alone;
+    with a time limit it also depends on the speed of the machine.
 
     Parameters
     ----------
