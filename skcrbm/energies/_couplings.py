@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from skcrbm.energies._sparse_graph import SparseGraph
+from skcrbm.energies._sparse_graph import Neighbours, SparseGraph
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
@@ -72,6 +72,19 @@ class MatrixCouplings(Versioned):
         """Coupling (E,) of each edge of the graph."""
         upper = np.triu(self.matrix, 1)
         return upper[np.nonzero(upper)]
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The edges in both directions. The arrays are made in each call."""
+        i, k = np.nonzero(self.matrix)
+        place = np.zeros(self.matrix.shape, np.int64)
+        place[i, k] = np.arange(len(i))
+        start = np.searchsorted(i, np.arange(self.n_variables + 1)).astype(np.int64)
+        reverse, upper = place[k, i], i < k
+        edge = np.empty(len(i), np.int64)
+        edge[upper] = np.arange(len(i) // 2)
+        edge[~upper] = edge[reverse[~upper]]
+        return Neighbours(start, k.astype(np.int64, copy=False), edge, reverse)
 
     def with_edge_values(self, weights: np.ndarray) -> Self:
         """Return couplings with other values (E,) on the same edges."""
@@ -199,6 +212,11 @@ class EdgeCouplings(Versioned):
         shape = self.n_variables, self.n_variables
         values = self.edge_values[there.edge]
         return sparse.csr_array((values, there.variables, there.start), shape=shape)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The edges in both directions."""
+        return self.graph.neighbours
 
     def with_edge_values(self, weights: np.ndarray) -> Self:
         """Return couplings with other values (E,) on the same edges."""

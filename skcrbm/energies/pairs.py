@@ -438,7 +438,7 @@ class IsingEnergy(PairwiseEnergy):
     @property
     def neighbours(self) -> Neighbours:
         """The edges in both directions: ``start``, ``variables``, ``edge``, ``reverse``."""
-        return self._pairs.graph.neighbours
+        return self._pairs.neighbours
 
     @property
     def lanes(self) -> ColourLanes:

@@ -71,27 +71,21 @@ class RBMAnswers(NamedTuple):
 
 
 class IsingOptions(NamedTuple):
-    """Options of iterations on Ising models: the stopping rule and the requested answers."""
+    """Stopping rule of message passing on Ising models."""
 
     max_iter: int
     tol: float  # largest change of a probability that counts as no change
     slack: float  # float64, largest change of a log-odds that counts as no change
-    want_log_partition: bool
-    want_statistics: bool
 
 
 class IsingAnswers(NamedTuple):
-    """Arrays that iterations on Ising models fill in."""
+    """Arrays that message passing on Ising models fills in."""
 
     # (N, L) log-odds of the beliefs. Input: the beliefs to start from. Output: the final beliefs, 0
     # for clamped labels.
     log_odds: np.ndarray
     n_iter: np.ndarray  # (N,) number of iterations
     converged: np.ndarray  # (N,) bool, True for models that have converged
-    # (N,) log Z for the score f'(y + 1) / 2 + y'Sy / 2, where y in {-1, +1} are the labels, f the
-    # fields and S the couplings
-    log_partition: np.ndarray
-    pairwise: np.ndarray  # (L, L) output, to which weighted sums of P(both labels on) are added
     trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
 
 

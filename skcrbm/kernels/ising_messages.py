@@ -184,30 +184,38 @@ def _add_pairs(weight, coupling, decay, belief, free, pairwise):
             pairwise[k, i] += both
 
 
-@jit(fastmath={"contract"})
-def _odds_from_beliefs(odds, t, u, on, off, message):
-    """Write the messages from all labels to label i, as odds, to `message` (L,).
+@jit(fastmath={"contract"}, inline=True)
+def fitting_odds(e, t, u, on, off):
+    """Return the message from label k to label i, as odds, at the fixed point with given beliefs.
 
-    The messages are the fixed point that has the given beliefs. For label i the beliefs are P(on) =
-    `on` and P(off) = `off`. For the other labels they are P(on) = `t` (L,) and P(off) = `u` (L,).
-    With E = e^w, an odds r solves ``off r^2 + b r = on``, where b = on (t / E + E u) - off (E t + u
+    For label i the beliefs are P(on) = `on` and P(off) = `off`, for label k they are `t` and `u`.
+    With E = e^w, the odds r solve ``off r^2 + b r = on``, where b = on (t / E + E u) - off (E t + u
     / E).
     """
-    one = odds.dtype.type(1)
+    one = e / e
     two = one + one
     four = two + two
+    inverse = one / e
+    b = on * (t * inverse + e * u) - off * (e * t + u * inverse)
+    root = math.sqrt(b * b + four * (on * off))
+    num = two * on if b > 0 else root - b
+    den = b + root if b > 0 else two * off
+    r = num / den
+    low = e if e < inverse else inverse
+    high = inverse if e < inverse else e
+    r = r if r > low else low
+    return r if r < high else high
+
+
+@jit(fastmath={"contract"})
+def _odds_from_beliefs(odds, t, u, on, off, message):
+    """Write the messages from all labels to a label, as odds, to `message` (L,).
+
+    The beliefs of the label are `on` and `off`. The beliefs of the other labels are `t` (L,) and
+    `u` (L,). See `fitting_odds`.
+    """
     for k in range(np.uintp(message.shape[0])):
-        e = odds[k]
-        inverse = one / e
-        b = on * (t[k] * inverse + e * u[k]) - off * (e * t[k] + u[k] * inverse)
-        root = math.sqrt(b * b + four * (on * off))
-        num = two * on if b > 0 else root - b
-        den = b + root if b > 0 else two * off
-        r = num / den
-        low = e if e < inverse else inverse
-        high = inverse if e < inverse else e
-        r = r if r > low else low
-        message[k] = r if r < high else high
+        message[k] = fitting_odds(odds[k], t[k], u[k], on, off)
 
 
 @jit
@@ -288,24 +296,23 @@ def _moves_messages(model, i, x, message, free, slack, rounding, out):
 
 
 @jit
-def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
-    """Pass messages for N models until each model has converged.
+def pass_ising(model, field, free, warm, start, options, answers, kept):
+    """Pass messages for N models until each model has converged, one model after the other.
 
     Parameters
     ----------
     model : IsingEdges
     field : (N, L) fields as log-odds, 2 f
     free : (N, L) bool, False for clamped labels, which are left out
-    weight : (N,) weight of each model in the sum of the statistics
     warm : bool, True to begin with the messages `start` or, if `start` is empty, with messages
         that fit the beliefs; False for neutral messages
     start : (N or 0, L, L) messages of an earlier run, odds or log-odds as in this run
     options, answers : IsingOptions, IsingAnswers
     kept : (N or 0, L, L) output, the last messages
     """
-    in_logs, edge, coupling, decay, piece, damping = model
-    max_iter, tol, slack, want_log_z, want_statistics = options
-    theta, n_iter, converged, log_partition, pairwise, trace = answers
+    in_logs, edge, _, _, piece, damping = model
+    max_iter, tol, slack = options
+    theta, n_iter, converged, trace = answers
     n_labels = edge.shape[0]
     one = edge.dtype.type(1)
     rounding = ROUNDING * (EPS_32 if edge.itemsize == 4 else EPS_64)
@@ -313,7 +320,6 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
     out = np.empty(n_labels, edge.dtype)
     last = np.empty(n_labels, edge.dtype)
     first = np.empty((2, n_labels), edge.dtype)
-    belief = np.empty((2, n_labels))
     for n in range(field.shape[0]):
         for i in range(n_labels):
             if not free[n, i]:
@@ -366,10 +372,30 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
         for i in range(n_labels):
             if free[n, i]:
                 theta[n, i] = _belief(in_logs, i, field[n, i], message, piece)
-        _set_beliefs(theta[n], belief)
-        if want_log_z:
-            log_partition[n] = _log_partition(coupling, decay, field[n], theta[n], belief, free[n])
-        if want_statistics:
-            _add_pairs(weight[n], coupling, decay, belief, free[n], pairwise)
         if kept.shape[0]:
             copy_into(message.ravel(), kept[n].ravel())
+
+
+@jit
+def finish_ising(model, field, free, theta, weight, log_partition, pairwise):
+    """Compute log Z and statistics of N models from their beliefs.
+
+    Parameters
+    ----------
+    model : IsingEdges
+    field, free : see `pass_ising`
+    theta : (N, L) log-odds of the beliefs, 0 for clamped labels
+    weight : (N,) weight of each model in the sum of the statistics
+    log_partition : (N or 0,) output, log Z for the score f'(y + 1) / 2 + y'Sy / 2, where y in {-1,
+        +1} are the labels, f the fields and S the couplings
+    pairwise : (L, L) output, to which weighted sums of P(both labels on) are added, or (0, 0)
+    """
+    belief = np.empty((2, theta.shape[1]))
+    for n in range(theta.shape[0]):
+        _set_beliefs(theta[n], belief)
+        if log_partition.shape[0]:
+            log_partition[n] = _log_partition(
+                model.coupling, model.decay, field[n], theta[n], belief, free[n]
+            )
+        if pairwise.shape[0]:
+            _add_pairs(weight[n], model.coupling, model.decay, belief, free[n], pairwise)
