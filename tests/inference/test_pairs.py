@@ -1,0 +1,237 @@
+"""Ising models: storage of couplings, choice of the kernel, old pickles."""
+
+import importlib
+
+import numpy as np
+import pytest
+from reference.energy_cases import make_ising
+
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy
+from skcrbm.inference import InferenceResult, MaxProduct, SumProduct, available_methods, infer
+from skcrbm.inference.ising import messages
+from skcrbm.inference.registry import METHODS
+from skcrbm.utils.pickling import built
+
+# Answers of a solver that does not draw random numbers.
+ANSWERS = ["marginals", "log_partition", "map", "map_bound"]
+
+
+def random_evidence(energy, seed=0):
+    rng = np.random.default_rng(seed)
+    shape = energy.n_models, energy.n_variables
+    return energy.condition(rng.choice([np.nan, np.nan, 0, 1], shape))
+
+
+def both_storages(energy):
+    other = energy.as_sparse()
+    assert (energy.couplings_are_sparse, other.couplings_are_sparse) == (False, True)
+    return energy, other
+
+
+# --------------------------------------------------------------------- storage
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_storages_hold_the_same_model(dtype):
+    dense = random_evidence(make_ising(0, 4, 1.0, dtype, 6, edges=np.tri(6, k=2)))
+    dense, sparse = both_storages(dense)
+    assert sparse.dtype == dtype
+    np.testing.assert_array_equal(sparse.evidence, dense.evidence)
+    np.testing.assert_array_equal(sparse.coupling_matrix(), dense.coupling)
+    np.testing.assert_array_equal(sparse.coupling.toarray(), dense.coupling)
+    for name in ("edges", "edge_coupling"):
+        np.testing.assert_array_equal(getattr(dense, name), getattr(sparse, name))
+    for own, other in zip(dense.neighbours, sparse.neighbours, strict=True):
+        np.testing.assert_array_equal(own, other)
+    for own, other in zip(dense.coupling_lists(), sparse.coupling_lists(), strict=True):
+        np.testing.assert_array_equal(own, other)
+    weights = np.arange(len(dense.edges), dtype=dtype)
+    again = dense.with_edge_coupling(weights)
+    assert not again.couplings_are_sparse
+    np.testing.assert_array_equal(
+        again.coupling, sparse.with_edge_coupling(weights).coupling_matrix()
+    )
+    assert sparse.as_sparse() is sparse
+
+
+def test_the_argument_chooses_the_storage():
+    matrix = np.array([[0, 0.5, 0], [0.5, 0, 0], [0, 0, 0]])
+    sparse = SparseIsingEnergy(matrix)
+    assert type(sparse) is IsingEnergy
+    assert len(sparse.edges) == 1
+    assert IsingEnergy(sparse.coupling).couplings_are_sparse
+    assert not IsingEnergy(matrix).couplings_are_sparse
+    np.testing.assert_array_equal(IsingEnergy(matrix).field, np.zeros((1, 3)))
+
+
+def test_a_matrix_that_is_too_large_is_refused():
+    energy = SparseIsingEnergy.from_edges([[0, 1]], 1.0, np.zeros(12_000))
+    with pytest.raises(ValueError, match="use 'map_search', 'icm' or 'simulated_annealing'"):
+        infer(energy, "branch_and_bound")
+
+
+def test_energies_in_the_states_of_earlier_pickles():
+    """They hold the couplings as attributes, under the names of two modules."""
+    dense, sparse = both_storages(make_ising(1, 2, 1.0, np.float64, 5))
+    graph = sparse._pairs.graph
+    states = {
+        "_ising:IsingEnergy": {"coupling": dense.coupling, "field": dense.field},
+        "_sparse_ising:SparseIsingEnergy": {
+            "_graph": graph, "edge_coupling": sparse.edge_coupling, "field": sparse.field,
+            "labels": ("a", "b", "c", "d", "e"), "evidence": np.full((2, 5), np.nan),
+        },
+    }  # fmt: skip
+    for (place, state), energy in zip(states.items(), (dense, sparse), strict=True):
+        module, name = place.split(":")
+        found = getattr(importlib.import_module(f"skcrbm.energies.{module}"), name)
+        assert found is IsingEnergy
+        plain = {"_skcrbm_part": f"skcrbm.energies.{place}", "state": state}
+        again = IsingEnergy.__new__(found)
+        again.__setstate__(state)
+        for old in (again, built(plain)):
+            assert old.couplings_are_sparse == energy.couplings_are_sparse
+            assert old.labels == state.get("labels")
+            np.testing.assert_array_equal(
+                infer(old, "exact").marginals, infer(energy, "exact").marginals
+            )
+
+
+# --------------------------------------------------------------------- methods
+
+
+def test_both_storages_have_the_same_methods():
+    dense, sparse = both_storages(make_ising(0, 1, 1.0, np.float64))
+    assert available_methods(dense) == available_methods(sparse)
+    assert "max_product" in available_methods(dense)
+    assert {"branch_and_bound", "milp"} <= set(available_methods(sparse))
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("method", ["max_product", "branch_and_bound", "milp", "tree_reweighted"])
+def test_methods_without_a_choice_by_storage(method, held):
+    energy = make_ising(3, 3, 0.7, np.float64, 7)
+    dense, sparse = both_storages(random_evidence(energy) if held else energy)
+    for answer in set(ANSWERS) & METHODS.get(method)().supports(dense):
+        one, other = (infer(energy, method, returns=answer) for energy in (dense, sparse))
+        name = "assignment" if answer == "map" else answer
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_max_product_is_exact_on_trees():
+    star = np.zeros((6, 6))
+    star[0, 1:] = [2.0, -1.0, 0.5, -2.0, 1.0]
+    energy = IsingEnergy(star + star.T, np.random.default_rng(0).normal(0, 1, (20, 6)))
+    found = infer(energy, MaxProduct())
+    np.testing.assert_array_equal(
+        found.assignment, infer(energy, "exact", returns="map").assignment
+    )
+    assert found.converged.all()
+
+
+# ------------------------------------------------------------- choice of the kernel
+
+
+@pytest.mark.parametrize(
+    ("n_models", "n_labels", "damping", "side_by_side"),
+    [
+        (1, 6, 0.0, True),
+        (2000, 14, 0.0, True),
+        (500, 30, 0.5, True),
+        (2000, 6, 0.3, False),
+        (7, 60, 0.0, False),
+        (100, 60, 0.0, True),
+        (16, 200, 0.0, False),
+        (16, 200, 0.5, True),
+    ],
+)
+def test_shapes_choose_the_kernel(n_models, n_labels, damping, side_by_side):
+    edge = np.zeros((n_labels, n_labels))
+    assert bool(messages._n_lanes(n_models, edge, damping, 10.0)) == side_by_side
+    assert messages._n_lanes(n_models, edge, damping, 301.0) == 0  # odds out of range
+
+
+def with_kernel(monkeypatch, n_lanes, ask):
+    with monkeypatch.context() as patch:
+        patch.setattr(messages, "_n_lanes", lambda *args: n_lanes)
+        return ask()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("n_lanes", [1, 8, 50])
+def test_models_side_by_side_or_one_after_the_other(monkeypatch, dtype, damping, held, n_lanes):
+    energy = make_ising(4, 21, 0.6, dtype, 7)
+    energy = random_evidence(energy) if held else energy
+    method = SumProduct(damping=damping, max_iter=25)
+
+    def ask():
+        wanted = {"marginals", "statistics", "log_partition"}
+        first = infer(energy, method, returns=wanted, return_state=True, return_trace=True)
+        further = infer(energy, method, init=first, pairwise="per_example", returns=wanted)
+        beliefs = InferenceResult(log_odds=0.9 * first.log_odds)
+        return first, further, infer(energy, method, init=beliefs)
+
+    one = with_kernel(monkeypatch, 0, ask)
+    other = with_kernel(monkeypatch, n_lanes, ask)
+    tolerance = 2e-6 if dtype == np.float32 else 1e-13
+    for own, found in zip(one, other, strict=True):
+        np.testing.assert_allclose(found.marginals, own.marginals, atol=tolerance)
+        if own.statistics is not None:
+            np.testing.assert_allclose(found.pairwise, own.pairwise, atol=20 * tolerance)
+            np.testing.assert_allclose(found.log_partition, own.log_partition, atol=9 * tolerance)
+        if dtype == np.float64:
+            np.testing.assert_array_equal(found.n_iter, own.n_iter)
+            np.testing.assert_array_equal(found.converged, own.converged)
+    if dtype == np.float64:
+        np.testing.assert_allclose(other[0].trace, one[0].trace, atol=tolerance)
+    assert one[0].converged.any()
+
+
+def test_a_state_goes_from_a_kernel_to_the_other(monkeypatch):
+    energy = make_ising(5, 12, 0.3, np.float64, 6)
+    ask = SumProduct(max_iter=40, tol=1e-10)
+    started = {
+        n: with_kernel(monkeypatch, n, lambda: infer(energy, ask, return_state=True))
+        for n in (0, 8)
+    }
+    for n, state in ((0, started[8]), (8, started[0])):
+        again = with_kernel(monkeypatch, n, lambda state=state: infer(energy, ask, init=state))
+        assert again.n_iter.max() <= 2
+        np.testing.assert_allclose(again.marginals, state.marginals, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_lanes", [8, 32])
+def test_a_model_does_not_depend_on_its_neighbours(n_lanes, monkeypatch):
+    energy = make_ising(6, 40, 0.8, np.float64, 5)
+    whole = with_kernel(monkeypatch, n_lanes, lambda: infer(energy, "sum_product"))
+    alone = with_kernel(monkeypatch, n_lanes, lambda: infer(energy.rows([17]), "sum_product"))
+    np.testing.assert_allclose(alone.marginals[0], whole.marginals[17], rtol=1e-15)
+    assert alone.n_iter[0] == whole.n_iter[17]
+
+
+@pytest.mark.parametrize("storage", [IsingEnergy, SparseIsingEnergy])
+@pytest.mark.parametrize("shape", [(3, 1), (2, 0), (1, 4), (0, 3)])
+@pytest.mark.parametrize("method", ["sum_product", "max_product"])
+def test_models_without_couplings(storage, shape, method):
+    energy = storage(np.zeros((shape[1], shape[1])), np.random.default_rng(0).normal(0, 1, shape))
+    found = infer(energy, method)
+    assert found.converged.all()
+    if method == "sum_product":
+        np.testing.assert_allclose(found.marginals, 1 / (1 + np.exp(-2 * energy.field)), rtol=1e-14)
+    else:
+        np.testing.assert_array_equal(found.assignment, energy.field > 0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0, 400.0])
+def test_strong_models_are_finite_in_both_storages(scale):
+    """On a tree all forms of messages are exact."""
+    chain = np.diag(np.full(4, scale), 1)
+    fields = scale * np.random.default_rng(1).normal(0, 1, (9, 5))
+    dense, sparse = both_storages(IsingEnergy(chain + chain.T, fields))
+    exact = infer(FactorGraphEnergy.from_energy(dense), "exact", returns={"marginals", "map"})
+    for energy in (dense, sparse):
+        found = infer(energy, "sum_product")
+        np.testing.assert_allclose(found.marginals, exact.marginals, atol=1e-9)
+        best = infer(energy, "max_product").assignment
+        np.testing.assert_allclose(energy.score(best), energy.score(exact.assignment))
