@@ -134,11 +134,13 @@ def test_conditioning_keeps_the_log_weight(dtype):
 
 def test_refusals_name_what_is_possible():
     energy = random_ising(0, 3)
-    with pytest.raises(ValueError, match=r"'max_product' does not work on IsingEnergy; .*'exact'"):
-        infer(energy, "max_product")
+    with pytest.raises(
+        ValueError, match=r"'mixed_product' does not work on IsingEnergy; .*'exact'"
+    ):
+        infer(energy, "mixed_product", returns="map")
     with pytest.raises(ValueError, match="'marginal_map', which has no meaning for an IsingEnergy"):
         infer(energy, "exact", returns="marginal_map")
-    searches = ["branch_and_bound", "milp", "mplp", "linear_program", "icm"]
+    searches = ["max_product", "branch_and_bound", "milp", "mplp", "linear_program", "icm"]
     searches += ["map_search", "simulated_annealing"]
     assert available_methods(energy, ["map"]) == ["exact", *searches]
     sums = ["exact", "mean_field", "sum_product", "tree_reweighted"]

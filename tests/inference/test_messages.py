@@ -148,7 +148,8 @@ def test_fields_of_any_size_are_fields():
 def test_messages_go_on_where_they_stopped(kind, name, dtype):
     """k iterations, and m further iterations from the state, equal k + m iterations."""
     energy = ENERGIES[kind]
-    energy = type(energy)(*(a.astype(dtype) for a in vars(energy).values()))
+    parts = *energy.couplings, *energy.fields
+    energy = type(energy)(*(part.astype(dtype) for part in parts))
     method = METHODS[name].with_options(tol=1e-300)
     first = infer(energy, method.with_options(max_iter=3), return_state=True)
     then = infer(energy, method.with_options(max_iter=2), init=first, return_state=True)
