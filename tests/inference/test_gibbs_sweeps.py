@@ -149,7 +149,7 @@ def test_colours(kind):
 def test_lanes(kind):
     """The blocks hold each variable once and each edge twice; a block has a single colour."""
     energy = sparse_ising(kind)
-    lanes, colours = energy.lanes, energy._graph.colours
+    lanes, colours = energy.lanes, energy._pairs.graph.colours
     np.testing.assert_array_equal(np.sort(lanes.order), np.arange(energy.n_variables))
     pairs = []
     for b in range(len(lanes.first) - 1):
