@@ -7,7 +7,15 @@ import pytest
 from reference.energy_cases import make_ising
 
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy
-from skcrbm.inference import InferenceResult, MaxProduct, SumProduct, available_methods, infer
+from skcrbm.inference import (
+    InferenceResult,
+    MaxProduct,
+    PerturbAndMaxProduct,
+    SumProduct,
+    available_methods,
+    infer,
+    sample,
+)
 from skcrbm.inference.ising import messages
 from skcrbm.inference.registry import METHODS
 from skcrbm.utils.pickling import built
@@ -235,3 +243,29 @@ def test_strong_models_are_finite_in_both_storages(scale):
         np.testing.assert_allclose(found.marginals, exact.marginals, atol=1e-9)
         best = infer(energy, "max_product").assignment
         np.testing.assert_allclose(energy.score(best), energy.score(exact.assignment))
+
+
+# --------------------------------------------------------------- perturbed maxima
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_perturbed_maxima_of_a_matrix_and_of_edges(dtype, held):
+    """Sample i of a model has random numbers of its own, whatever the number of samples."""
+    energy = make_ising(7, 1, 0.5, dtype, 6)
+    dense, sparse = both_storages(random_evidence(energy, 2) if held else energy)
+    method = PerturbAndMaxProduct(random_state=0)
+    few, many = (sample(dense, method, n_samples=n) for n in (3, 12))
+    np.testing.assert_array_equal(few[0], many[0, :3])
+    np.testing.assert_array_equal(many, sample(sparse, method, n_samples=12))
+
+
+def test_perturbed_maxima_go_on_if_couplings_become_nonzero():
+    """The messages of a matrix belong to all pairs, so that learning may start from zeros."""
+    method = PerturbAndMaxProduct(random_state=0)
+    energy = make_ising(8, 1, 0.5, np.float64, 5)
+    for n_samples in (3, 12):
+        zeros = energy.scaled(0.0)
+        first = infer(zeros, method, returns="samples", n_samples=n_samples, return_state=True)
+        further = infer(energy, method, returns="samples", n_samples=n_samples, init=first)
+        assert further.samples.shape == (1, n_samples, 5)

@@ -114,7 +114,7 @@ def as_log_odds(energy, messages):
     if isinstance(energy, RBMEnergy):
         down, up = 2 * messages + energy.weights / 2
         return np.stack([up.ravel(), down.ravel()], axis=1).ravel()
-    if isinstance(energy, IsingEnergy) and not energy.couplings_are_sparse:
+    if isinstance(energy, IsingEnergy) and messages.ndim == 3:  # a matrix for each direction
         i, k = np.triu_indices(energy.n_variables, 1)
         down, up = 2 * messages
         return np.stack([up[i, k], down[i, k]], axis=1).ravel()
