@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from reference.energy_cases import make_ising
 
+from skcrbm.datasets import make_ising_lattice
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy
 from skcrbm.inference import (
     InferenceResult,
@@ -16,7 +17,7 @@ from skcrbm.inference import (
     infer,
     sample,
 )
-from skcrbm.inference.ising import messages
+from skcrbm.inference.ising import messages, roof_dual
 from skcrbm.inference.registry import METHODS
 from skcrbm.utils.pickling import built
 
@@ -269,3 +270,26 @@ def test_perturbed_maxima_go_on_if_couplings_become_nonzero():
         first = infer(zeros, method, returns="samples", n_samples=n_samples, return_state=True)
         further = infer(energy, method, returns="samples", n_samples=n_samples, init=first)
         assert further.samples.shape == (1, n_samples, 5)
+
+
+# ------------------------------------------------------------------ linear programs
+
+
+@pytest.mark.parametrize(
+    ("shape", "by_highs"), [((10, 10), False), ((11, 10), True), ((3, 3), False)]
+)
+def test_shapes_choose_the_solver_of_a_linear_program(monkeypatch, shape, by_highs):
+    """The choice does not depend on the storage."""
+    called = []
+    solve = roof_dual.solve_linear_program
+    monkeypatch.setattr(
+        roof_dual, "solve_linear_program", lambda *args: called.append(args) or solve(*args)
+    )
+    lattice = make_ising_lattice(shape, 0.5, periodic=False)
+    rng = np.random.default_rng(0)
+    lattice = lattice.with_fields(rng.normal(0, 0.3, (2, lattice.n_variables)))
+    dense = IsingEnergy(lattice.coupling_matrix(), lattice.field)
+    one, other = (infer(energy, "linear_program") for energy in (lattice, dense))
+    assert len(called) == (2 if by_highs else 0)
+    np.testing.assert_array_equal(one.map_bound, other.map_bound)
+    assert one.gap.max() < 1e-6  # couplings are attractive

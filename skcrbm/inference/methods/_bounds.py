@@ -162,11 +162,11 @@ class LinearProgram(_LocalBound):
     state, so it is never worse than the state of "icm". `gap` is the bound minus the score of this
     state, so that no other state can have a score that is higher by more than `gap`.
 
-    For an `RBMEnergy`, and an `IsingEnergy` with a matrix of couplings, the program is solved as a
-    maximum flow [3]_, which is about a hundred times as fast as HiGHS [2]_ for up to 14 labels, and
-    five to ten times as fast for an RBM of 16 to 64 units in each layer. For other energies HiGHS
-    solves a program for each model. The bound is computed from the flow or from the multipliers of
-    the program, so it is valid even if the solution is not exact.
+    For an `RBMEnergy`, and an `IsingEnergy` of up to 100 labels or many couplings, the program is
+    solved as a maximum flow [3]_, which is about a hundred times as fast as HiGHS [2]_ for up to 14
+    labels, and five to ten times as fast for an RBM of 16 to 64 units in each layer. For other
+    energies HiGHS solves a program for each model. The bound is computed from the flow or from the
+    multipliers of the program, so it is valid even if the solution is not exact.
 
     The method works on an `RBMEnergy`, `IsingEnergy` and `FactorGraphEnergy`.
     If a factor graph has tables of more than two variables or variables of more than two states,
