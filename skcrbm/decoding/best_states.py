@@ -252,6 +252,8 @@ def _method_for(energy, query):
     """
     if energy.n_enumerated(query) <= AUTO_EXACT_UNITS:
         return Exact(), False
+    if query == "map" and isinstance(energy, IsingEnergy):
+        return resolve_method("branch_and_bound"), True  # it proves most of its states optimal
     passing = {"map": MaxProduct, "marginal_map": MixedProduct}[query](**_RESTARTS)
     if query in passing.supports(energy):
         return passing, True
