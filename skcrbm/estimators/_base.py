@@ -18,8 +18,14 @@ from skcrbm.targets.indicator import require_observed
 from skcrbm.targets.label_sets import may_be_empty, unseen_share
 from skcrbm.targets.multioutput import targets_of
 from skcrbm.targets.new_labels import in_label_order, listed_labels
-from skcrbm.targets.weights import is_per_label, label_layers, label_weight_beside
-from skcrbm.utils.fitting import count_rows_of, first_copies, first_copy_of_each
+from skcrbm.targets.weights import (
+    count_rows_of,
+    first_copies,
+    first_copy_of_each,
+    is_per_label,
+    label_layers,
+    label_weight_beside,
+)
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import (

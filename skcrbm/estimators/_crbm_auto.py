@@ -30,8 +30,11 @@ from skcrbm.learning.solvers import (
     resolve_solver,
 )
 from skcrbm.model_selection.folds import N_SEARCH_FOLDS, search_folds
+from skcrbm.targets.weights import (
+    count_rows_of,
+)
 from skcrbm.utils.columns import in_double
-from skcrbm.utils.fitting import LiveLine, count_rows_of, say
+from skcrbm.utils.fitting import LiveLine, say
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, HIDDEN_STATES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread

@@ -12,8 +12,11 @@ from skcrbm.inference import infer
 from skcrbm.learning.label_noise import LEAST_RATE, MOST_RATE, LabelNoise, NoisyLikelihood
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.weights import label_weights
-from skcrbm.utils.fitting import first_copies, folds_of_copies
+from skcrbm.targets.weights import (
+    first_copies,
+    folds_of_copies,
+    label_weights,
+)
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 
 # The search for a flip rate of all labels starts at _RATES[_FIRST]. It tries the next larger and

@@ -216,6 +216,8 @@ class GridCRF(StructuredCRF):
 
     def _weights(self, sample_weight, arrays):
         """Return the weights of the pixels (T,), from weights of images or of pixels."""
+        if sample_weight is None:
+            return np.ones(arrays.start[-1])
         return pixel_weights(sample_weight, arrays)
 
     def _item_weights(self, sample_weight, arrays):

@@ -39,13 +39,15 @@ from skcrbm.targets.codes import MISSING, require_two_classes
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import label_sets_of
 from skcrbm.targets.multioutput import MultioutputTargets, is_matrix
+from skcrbm.targets.weights import (
+    count_rows_of,
+)
 from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
     begin_fit,
-    count_rows_of,
     with_callbacks,
 )
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS

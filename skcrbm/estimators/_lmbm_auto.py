@@ -20,7 +20,11 @@ from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit
 from skcrbm.learning.penalty_path import geometric_penalties, penalty_path
 from skcrbm.model_selection.folds import search_folds
 from skcrbm.targets.label_sets import may_be_empty
-from skcrbm.utils.fitting import LiveLine, count_rows_of, first_copies
+from skcrbm.targets.weights import (
+    count_rows_of,
+    first_copies,
+)
+from skcrbm.utils.fitting import LiveLine
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.limits import MAX_CLIQUE_ENTRIES
 from skcrbm.utils.options import is_auto, option_name

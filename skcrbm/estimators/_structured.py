@@ -305,7 +305,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             if getattr(self, name) != fitted:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r}, but the model was fitted with "
-                    f"{name}={fitted!r}; set warm_start=False to start again"
+                    f"{name}={fitted!r}; set warm_start=False and call fit to start again"
                 )
 
     def _solver(self) -> Any:
@@ -696,6 +696,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
     def _weights(self, sample_weight, arrays) -> np.ndarray:
         """Return the weights of the rows (n,)."""
+        if sample_weight is None:
+            return np.ones(len(arrays.start) - 1)
         return check_sample_weight(sample_weight, arrays.start[1:, None])
 
     def _item_weights(self, sample_weight, arrays) -> np.ndarray:

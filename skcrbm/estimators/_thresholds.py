@@ -16,8 +16,11 @@ from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold, resolve_cv
 from skcrbm.targets.indicator import ONE_VALUE
+from skcrbm.targets.weights import (
+    first_copies,
+    folds_of_copies,
+)
 from skcrbm.utils.columns import SCALES
-from skcrbm.utils.fitting import first_copies, folds_of_copies
 from skcrbm.utils.warnings import warn_user
 
 # Default number of folds in the cross-validation of the thresholds.

@@ -20,8 +20,11 @@ from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.energies.rbm import CRBMParams
 from skcrbm.learning.solvers import Adam, Solver
 from skcrbm.targets.indicator import observed_weight
+from skcrbm.targets.weights import (
+    count_rows_of,
+    folds_of_copies,
+)
 from skcrbm.utils.columns import Columns, LazyRows, dense_chunks, in_double
-from skcrbm.utils.fitting import count_rows_of, folds_of_copies
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     LARGE_CONVEX_LABELS,

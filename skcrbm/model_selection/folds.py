@@ -14,8 +14,11 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
+from skcrbm.targets.weights import (
+    first_copies,
+    folds_of_copies,
+)
 from skcrbm.targets.wrapped import explained_fit
-from skcrbm.utils.fitting import first_copies, folds_of_copies
 from skcrbm.utils.sklearn_private import check_method_params, safe_indexing
 
 # First words of the warning that an estimator issues if the user interrupts its fit and it keeps

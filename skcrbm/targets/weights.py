@@ -12,6 +12,7 @@ all weights of a row are equal, its only copy is the row itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,6 +128,48 @@ def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     observed = weight[row] >= levels[row, place][:, None]
     copies = np.where(observed, visible[row], np.asarray(np.nan, visible.dtype))
     return LabelLayers(row, copies, steps[row, place])
+
+
+# The array `origin` (n_copies,) holds the number of the row of each copy, or is None if no row has
+# several copies.
+
+
+def first_copies(origin: np.ndarray | None) -> np.ndarray | slice:
+    """Return the positions of the first copy of each row, in the order of the rows."""
+    return slice(None) if origin is None else np.unique(origin, return_index=True)[1]
+
+
+def first_copy_of_each(origin: np.ndarray | None) -> np.ndarray | slice:
+    """Return for each copy the position of the first copy of its row."""
+    if origin is None:
+        return slice(None)
+    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
+    return first[group]
+
+
+def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
+    """Return the number of rows that the `n_copies` copies belong to."""
+    return n_copies if origin is None else len(np.unique(origin))
+
+
+def folds_of_copies(
+    folds: Iterable[Sequence[Any]], origin: np.ndarray | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return folds (train, test) of copies, such that all copies of a row are in the same part.
+
+    `folds` are pairs (train, test) of arrays with indices of rows, not of copies. For example, they
+    are the folds of ``visible[first_copies(origin)]``.
+    """
+    if origin is None:
+        return list(folds)
+    rows, group = np.unique(origin, return_inverse=True)
+
+    def copies(part):
+        chosen = np.zeros(len(rows), bool)
+        chosen[part] = True
+        return np.flatnonzero(chosen[group])
+
+    return [(copies(train), copies(test)) for train, test in folds]
 
 
 def label_weights(visible: np.ndarray, weight: np.ndarray, origin: np.ndarray | None) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import MethodType
 from typing import Any
@@ -382,46 +382,3 @@ def is_better(score: float, reference: float) -> bool:
     if np.isinf(reference):
         return bool(score > reference)
     return bool(score - reference > SCORE_NOISE * max(1.0, abs(reference)))
-
-
-# In a fit with weights of single labels, a row may have several copies, see
-# `targets/weights.py`. The array `origin` (n_copies,) holds the number of the row of each copy,
-# or is None if there are no copies.
-
-
-def first_copies(origin: np.ndarray | None) -> np.ndarray | slice:
-    """Return the positions of the first copy of each row, in the order of the rows."""
-    return slice(None) if origin is None else np.unique(origin, return_index=True)[1]
-
-
-def first_copy_of_each(origin: np.ndarray | None) -> np.ndarray | slice:
-    """Return for each copy the position of the first copy of its row."""
-    if origin is None:
-        return slice(None)
-    _, first, group = np.unique(origin, return_index=True, return_inverse=True)
-    return first[group]
-
-
-def count_rows_of(origin: np.ndarray | None, n_copies: int) -> int:
-    """Return the number of rows that the `n_copies` copies belong to."""
-    return n_copies if origin is None else len(np.unique(origin))
-
-
-def folds_of_copies(
-    folds: Iterable[Sequence[Any]], origin: np.ndarray | None
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return folds (train, test) of copies, such that all copies of a row are in the same part.
-
-    `folds` are pairs (train, test) of arrays with indices of rows, not of copies. For example, they
-    are the folds of ``visible[first_copies(origin)]``.
-    """
-    if origin is None:
-        return list(folds)
-    rows, group = np.unique(origin, return_inverse=True)
-
-    def copies(part):
-        chosen = np.zeros(len(rows), bool)
-        chosen[part] = True
-        return np.flatnonzero(chosen[group])
-
-    return [(copies(train), copies(test)) for train, test in folds]

@@ -46,8 +46,12 @@ from skcrbm.metrics import (
     multilabel_report,
 )
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.targets.weights import label_layers
-from skcrbm.utils.fitting import count_rows_of, first_copies, folds_of_copies
+from skcrbm.targets.weights import (
+    count_rows_of,
+    first_copies,
+    folds_of_copies,
+    label_layers,
+)
 
 X, Y = make_structured_labels(90, n_features=3, n_informative=3, n_labels=4, random_state=0)
 RNG = np.random.RandomState(0)

@@ -49,6 +49,8 @@ class StoredBatch(ABC):
         `n_entries` is the number of entries that the largest array of a model has per item, or per
         row of a table. The parts do not depend on the number of threads.
         """
+        if len(self) == 1:
+            return [self]
         if n_entries not in self._cache:
             groups, all_rows = self._groups(n_entries), np.arange(len(self))
             whole = len(groups) == 1 and np.array_equal(all_rows[groups[0]], all_rows)
