@@ -229,44 +229,46 @@ class Buckets(NamedTuple):
     """Tables of a factor graph, and the tables that variable elimination makes from them.
 
     A bucket is the table of an eliminated variable and of the neighbours that the variable has when
-    it is eliminated. The B buckets are in the order of elimination. There are n variables and F
-    factors, and integers are int64.
+    it is eliminated. The B buckets are in the order of elimination. A link joins a bucket to
+    another table, whose variables are among the variables of the bucket: to the log-weights of its
+    own variable, to a factor, or to the message of another bucket. There are n variables and L
+    links, and integers are int64.
     """
 
     counts: np.ndarray  # (n,) number of states of each variable
     scope_start: np.ndarray  # (B + 1,): bucket i has scopes[scope_start[i]:scope_start[i + 1]]
     scopes: np.ndarray  # variables of the buckets; neighbours are in the order of elimination
+    sizes: np.ndarray  # number of states of each variable in `scopes`
     entry_start: np.ndarray  # (B + 1,): first entry of each bucket in arrays of all entries
+    message_start: np.ndarray  # (B + 1,): first entry of the message of each bucket
     parent: np.ndarray  # (B,): bucket that receives the message, -1 if there is no such bucket
-    # (B + 1,): bucket i receives the messages of the buckets children[child_start[i]:child_start[i
-    # + 1]]
-    child_start: np.ndarray
-    children: np.ndarray  # indices of buckets, see `child_start`
-    # (B + 1,): bucket i has the factors factors[factor_start[i]:factor_start[i + 1]]
-    factor_start: np.ndarray
-    factors: np.ndarray  # indices of factors, see `factor_start`
-    # (F + 1,): factor f has the variables edges[edge_start[f]:edge_start[f + 1]]
-    edge_start: np.ndarray
-    edges: np.ndarray  # indices of variables, see `edge_start`
-    table_start: np.ndarray  # (F,): first entry of each factor in `tables`
-    tables: np.ndarray  # float64 log-weights of all factors in C order
+    link_start: np.ndarray  # (B + 1,): bucket i has the links link_start[i]:link_start[i + 1]
+    kind: np.ndarray  # (L,) kind of the other table: `FIELD`, `SHARED`, `OWN` or `MESSAGE`
+    place: np.ndarray  # (L,) first entry of the other table in the array of its kind
+    length: np.ndarray  # (L,) number of entries of the other table
+    # (L + 1,): link l has the strides steps[step_start[l]:step_start[l + 1]]
+    step_start: np.ndarray
+    # stride of each variable of the bucket in the other table, 0 if it lacks the variable
+    steps: np.ndarray
+    tables: np.ndarray  # (T,) float64 log-weights of all factors in C order
+
+
+# Kinds of tables to which a bucket is linked: the log-weights of its variable; a factor whose table
+# all models share; a factor whose table each model has on its own, because variables of the factor
+# are held at states; and the message of a bucket.
+FIELD, SHARED, OWN, MESSAGE = 0, 1, 2, 3
 
 
 class EliminationWork(NamedTuple):
     """Scratch arrays of an elimination of R models; see `Buckets`.
 
-    L is the number of entries of the largest bucket. Integers are int64, and floats float64.
+    L is the number of entries of the largest bucket.
     """
 
-    message_start: np.ndarray  # (B + 1,), first entry of the message of each bucket
-    message: np.ndarray  # (message_start[B] * R,), messages of all buckets
+    # messages of all buckets, and then the factors of kind `OWN`; the last axis holds the models
+    message: np.ndarray
     belief: np.ndarray  # (L * R,), log-probabilities of a bucket
     power: np.ndarray  # (L * R,), their exponentials
     part: np.ndarray  # (L * R,)
     total: np.ndarray  # (L * R,)
-    # (number of axes of the largest bucket + 1,): length of each axis of a bucket, stride of each
-    # axis in another table, and state of each axis
-    sizes: np.ndarray
-    steps: np.ndarray
-    digits: np.ndarray
-    held: np.ndarray  # (R,), place in a table that belongs to the clamped states of each model
+    digits: np.ndarray  # (number of axes of the largest bucket,) int64, state of each axis

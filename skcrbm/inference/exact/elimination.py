@@ -14,7 +14,7 @@ from skcrbm.inference.base import ContradictionError, empty_result
 from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.exact.plans import Plan, make_plan
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.kernels.arguments import EliminationWork
+from skcrbm.kernels.arguments import SHARED, EliminationWork
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
@@ -177,34 +177,30 @@ class Model:
             places = group.entries[:, None] + np.arange(group.log_potentials.shape[1])
             logs[places] -= top[:, None]
             self.offset += top.sum()
-        tables = np.concatenate([logs, *logic])
-        self.buckets = plan._replace(table_start=np.concatenate(start), tables=tables)
-        # indices of the tables whose variables are all clamped
-        self.fixed = np.setdiff1d(np.arange(len(plan.edge_start) - 1), plan.factors).tolist()
-        for f in self.fixed:
-            self.offset += tables[self._place(f)]
-
-    def _place(self, f):
-        """Return the index (R,) of the entry of table f for the values of its clamped variables."""
-        buckets = self.buckets
-        number = np.zeros(len(self.rows), np.int64)
-        for v in buckets.edges[buckets.edge_start[f] : buckets.edge_start[f + 1]]:
-            number = buckets.counts[v] * number + self.values[v]
-        return buckets.table_start[f] + number
+        tables, table_start = np.concatenate([logs, *logic]), np.concatenate(start)
+        factors, place = self.plan.factors, plan.place.copy()
+        shared = plan.kind == SHARED
+        place[shared] = table_start[factors.linked[shared]]
+        self.buckets = plan._replace(place=place, tables=tables)
+        # place (F, R) of the entry of each factor in which the clamped variables have their values,
+        # and all other variables are in state 0
+        moved = factors.edge_step[:, None] * self.values[factors.edges]
+        moved = np.concatenate([np.zeros((1, len(self.rows)), np.int64), np.cumsum(moved, axis=0)])
+        held = table_start[:, None] + np.diff(moved[factors.edge_start], axis=0)
+        self.fixed = held[factors.fixed]  # (factors whose variables are all clamped, R)
+        self.own = held[factors.own_factor] + factors.own_entry[:, None]
+        for weights in tables[self.fixed]:
+            self.offset += weights
 
     def _work(self):
         buckets, n_models = self.buckets, len(self.rows)
-        heads = buckets.counts[buckets.scopes[buckets.scope_start[:-1]]]
-        sizes = np.diff(buckets.entry_start)
-        message_start = np.concatenate([[0], np.cumsum(sizes // np.maximum(heads, 1))])
-        size = max(sizes.max(initial=1), self.fields.shape[1]) * n_models
-        axes = np.diff(buckets.scope_start).max(initial=1) + 1
+        size = max(np.diff(buckets.entry_start).max(initial=1), self.fields.shape[1]) * n_models
         belief, power, part, total = np.empty((4, size))
-        sizes, steps, digits = np.empty((3, axes), np.int64)
-        message, held = np.empty(message_start[-1] * n_models), np.empty(n_models, np.int64)
-        self.work = EliminationWork(
-            message_start, message, belief, power, part, total, sizes, steps, digits, held
-        )
+        digits = np.empty(np.diff(buckets.scope_start).max(initial=1), np.int64)
+        n_messages = buckets.message_start[-1]
+        message = np.empty((n_messages + len(self.own), n_models))
+        message[n_messages:] = buckets.tables[self.own]
+        self.work = EliminationWork(message.reshape(-1), belief, power, part, total, digits)
 
     def eliminate(self, maximal, maximised=0, beliefs=False, wanted=False):
         """Return log Z or the best score of each model, the conditional tables, and the beliefs.
@@ -214,21 +210,25 @@ class Model:
         probabilities of each variable given the variables that are eliminated after it, in a flat
         array. See `_beliefs` for the third result, which is None if `beliefs` is False.
         """
-        from skcrbm.kernels.elimination import eliminate
+        from skcrbm.kernels.elimination import go_down, go_up
 
-        n_buckets, n_models = len(self.buckets.parent), len(self.rows)
+        buckets, n_models = self.buckets, len(self.rows)
+        n_buckets = len(buckets.parent)
         kinds = np.full(n_buckets, maximal)
         kinds[n_buckets - maximised :] |= maximised > 0
-        conditional = np.empty(self.buckets.entry_start[-1] * n_models)
+        conditional = np.empty(buckets.entry_start[-1] * n_models)
         total = np.empty(n_models)
-        weight = np.full(self.fields.size if beliefs else 0, -np.inf)
-        found = np.zeros(len(self.buckets.tables) * n_models if wanted else 0)
-        models = self.buckets, self.fields.reshape(-1), self.values, self.work
-        eliminate(kinds, *models, conditional, total, weight, found)
+        go_up(kinds, buckets, self.fields.reshape(-1), self.work, conditional, total)
         total += self.offset
         if (total == -np.inf).any():
             raise ContradictionError(int(self.rows[np.flatnonzero(total == -np.inf)[0]]))
-        return total, conditional, self._beliefs(maximal, weight, found) if beliefs else None
+        if not beliefs:
+            return total, conditional, None
+        weight = np.full(self.fields.size, -np.inf)
+        n_found = len(buckets.tables) + len(self.own) if wanted else 0
+        found = np.zeros(n_found * n_models)
+        go_down(maximal, buckets, self.work, n_models, conditional, weight, found)
+        return total, conditional, self._beliefs(maximal, weight, found)
 
     def backwards(self, conditional):
         """Yield the scope of each bucket and its conditional table, beginning with the last bucket.
@@ -300,10 +300,10 @@ class Model:
             levels = log_odds.shape[2]
             here = np.arange(levels) < energy.graph.n_states[free][:, None]
             log_odds[:, free] = log_odds_of_weights(weight[..., :levels], here)
-        n_tables = sum(len(group.entries) for group in energy.tables)
-        for f in self.fixed if len(found) else ():
-            if f < n_tables:
-                found[self._place(f), np.arange(n_models)] = 1.0
+        if len(found):
+            models = np.arange(n_models)
+            found[self.own, models] = found[len(self.buckets.tables) :]
+            found[self.fixed, models] = 1.0
         return log_odds, found[: energy.n_entries]
 
     def _held_log_odds(self):

@@ -9,9 +9,24 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from skcrbm.kernels.arguments import Buckets
+from skcrbm.kernels.arguments import FIELD, MESSAGE, OWN, SHARED, Buckets
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES
+
+
+class Factors(NamedTuple):
+    """Factors of a graph in a plan of elimination; some of their variables are held at states."""
+
+    # (F + 1,): factor f has the variables edges[edge_start[f]:edge_start[f + 1]]
+    edge_start: np.ndarray
+    edges: np.ndarray
+    edge_step: np.ndarray  # stride of each variable in the table of its factor
+    fixed: np.ndarray  # indices of the factors whose variables are all held
+    linked: np.ndarray  # (L,): factor of each link of kind `SHARED` of the buckets
+    # entries that remain of the factors with held and other variables, if states 0 are held: index
+    # of the factor, and place in its table
+    own_factor: np.ndarray
+    own_entry: np.ndarray
 
 
 class Plan(NamedTuple):
@@ -19,6 +34,7 @@ class Plan(NamedTuple):
 
     held: np.ndarray  # bool (n,): True for variables that are not eliminated (clamped variables)
     buckets: Buckets  # in the order of elimination, without tables
+    factors: Factors
     entries: int  # number of entries of the largest table
     n_last: int  # number of variables that are eliminated after all other variables
 
@@ -69,20 +85,104 @@ def _new_plan(graph, held, max_entries, last):
     all_buckets = np.empty(scope_start[-1], np.int64)
     all_buckets[scope_start[:-1]] = order
     all_buckets[np.arange(len(near)) + owner + 1] = near
-    sizes = np.multiply.reduceat(counts[all_buckets], scope_start[:-1]) if n_buckets else order
+    n_entries = np.multiply.reduceat(counts[all_buckets], scope_start[:-1]) if n_buckets else order
+    entry_start = np.concatenate([[0], np.cumsum(n_entries)])
+    message_start = np.concatenate([[0], np.cumsum(n_entries // counts[order])])
     # A factor belongs to the bucket of the first eliminated variable among its variables.
     free, free_start = _flat(scopes)
     has_free = np.diff(free_start) > 0
     bucket = np.full(len(scopes), n_buckets)
     if has_free.any():
         bucket[has_free] = np.minimum.reduceat(place[free], free_start[:-1][has_free])
+    # The tables to which buckets are linked: of the variables, of the factors, of the messages.
+    parts = (np.arange(n_buckets + 1), order), (free_start, free), (start, near)
+    table_start, table_scopes = _joined(parts)
+    strides, lengths = _strides(counts, table_start, table_scopes)
+    n_factors = len(scopes)
     edges, edge_start = _flat(graph.expanded[0])
+    own = (bucket < n_buckets) & (np.diff(free_start) < np.diff(edge_start))
+    n_own = np.where(own, lengths[n_buckets : n_buckets + n_factors], 0)
+    own_start = message_start[-1] + np.cumsum(n_own) - n_own
+    kind = np.repeat([FIELD, SHARED, MESSAGE], [n_buckets, n_factors, n_buckets])
+    kind[n_buckets : n_buckets + n_factors][own] = OWN
+    first = np.concatenate([order * max(counts.max(initial=0), 2), own_start, message_start[:-1]])
+    link_start, link = _groups(np.concatenate([np.arange(n_buckets), bucket, parent]), n_buckets)
+    step_start, steps = _steps(
+        link_start, link, scope_start, all_buckets, table_start, table_scopes, strides, len(counts)
+    )
     buckets = Buckets(
-        counts, scope_start, all_buckets, np.concatenate([[0], np.cumsum(sizes)]), parent,
-        *_groups(parent, n_buckets), *_groups(bucket, n_buckets), edge_start, edges,
-        np.empty(0, np.int64), np.empty(0),
+        counts, scope_start, all_buckets, counts[all_buckets], entry_start, message_start, parent,
+        link_start, kind[link], first[link], lengths[link], step_start, steps, np.empty(0),
     )  # fmt: skip
-    return Plan(held, buckets, entries, len(last - set(np.flatnonzero(held).tolist())))
+    edge_step, _ = _strides(counts, edge_start, edges)
+    is_held = np.zeros(len(counts), bool)
+    is_held[: len(held)] = held
+    free_step = edge_step[~is_held[edges]]
+    factors = Factors(
+        edge_start, edges, edge_step, np.flatnonzero(bucket == n_buckets), link - n_buckets,
+        *_own_entries(counts, free_start, free, free_step, own, n_own),
+    )  # fmt: skip
+    return Plan(held, buckets, factors, entries, len(last - set(np.flatnonzero(held).tolist())))
+
+
+def _joined(parts):
+    """Join lists that are stored as pairs of starts and members; return starts and members."""
+    lengths = np.concatenate([np.diff(start) for start, _ in parts])
+    members = np.concatenate([members for _, members in parts])
+    return np.concatenate([[0], np.cumsum(lengths)]), members
+
+
+def _strides(counts, start, scopes):
+    """Return the stride of each variable in its table in C order, and the sizes of the tables.
+
+    Table t has the variables ``scopes[start[t]:start[t + 1]]``.
+    """
+    strides, size = np.ones(len(scopes), np.int64), np.ones(len(start) - 1, np.int64)
+    for back in range(1, int(np.diff(start).max(initial=0)) + 1):
+        at = start[1:] - back
+        inside = np.flatnonzero(at >= start[:-1])
+        at = at[inside]
+        strides[at] = size[inside]
+        size[inside] *= counts[scopes[at]]
+    return strides, size
+
+
+def _steps(link_start, link, scope_start, scopes, table_start, table_scopes, strides, n_variables):
+    """Return the strides of the variables of buckets in linked tables; see `Buckets`."""
+    width = np.diff(scope_start)
+    owner = np.repeat(np.arange(len(width)), width)
+    known = owner * n_variables + scopes  # identifies a variable of a bucket
+    order = np.argsort(known)
+    bucket = np.repeat(np.arange(len(width)), np.diff(link_start))  # of each link
+    step_start = np.concatenate([[0], np.cumsum(width[bucket])])
+    steps = np.zeros(step_start[-1], np.int64)
+    n = (table_start[1:] - table_start[:-1])[link]  # number of variables of each linked table
+    of_link = np.repeat(np.arange(len(link)), n)
+    member = table_start[link][of_link] + np.arange(len(of_link)) - (np.cumsum(n) - n)[of_link]
+    wanted = bucket[of_link] * n_variables + table_scopes[member]
+    found = order[np.searchsorted(known[order], wanted)] - scope_start[bucket[of_link]]
+    steps[step_start[of_link] + found] = strides[member]
+    return step_start, steps
+
+
+def _own_entries(counts, start, free, steps, own, n_own):
+    """Return the entries of the tables `own` whose held variables are in state 0.
+
+    Table f has the variables ``free[start[f]:start[f + 1]]`` that are not held, whose strides are
+    in `steps`; ``n_own[f]`` entries remain. The first result is the index of the table of each
+    entry, the second the place in its table.
+    """
+    table = np.repeat(np.flatnonzero(own), n_own[own])
+    rest = np.arange(len(table)) - np.repeat(np.cumsum(n_own[own]) - n_own[own], n_own[own])
+    place = np.zeros(len(table), np.int64)
+    for back in range(1, int(np.diff(start)[own].max(initial=0)) + 1):
+        at = start[table + 1] - back
+        inside = at >= start[table]
+        at = np.where(inside, at, 0)
+        size = np.where(inside, counts[free[at]], 1)
+        place += np.where(inside, rest % size * steps[at], 0)
+        rest //= size
+    return table, place
 
 
 def all_counts(graph) -> np.ndarray:
