@@ -106,6 +106,23 @@ def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def for_each(paths):
+    """Run a test of a file for all files: a case of its own for each file would take longer."""
+
+    def decorate(test):
+        def test_of_all():
+            for path in paths:
+                try:
+                    test(path)
+                except AssertionError as error:
+                    raise AssertionError(f"{name_of(path)}: {error}") from error
+
+        test_of_all.__name__, test_of_all.__doc__ = test.__name__, test.__doc__
+        return test_of_all
+
+    return decorate
+
+
 def test_imports_are_found_wherever_they_stand():
     source = """
 import skcrbm.a
@@ -120,7 +137,7 @@ class Class:
     assert expected <= found
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@for_each(FILES)
 def test_imports_go_one_way(path):
     part = part_of(path)
     assert part in MAY_IMPORT, f"{part} has no place in the layers"
@@ -134,7 +151,7 @@ def test_imports_go_one_way(path):
             assert other in allowed, f"{name_of(path)} imports {module}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@for_each(FILES)
 def test_no_part_reaches_into_another(path):
     """Modules that begin with an underscore are imported only within their own folder."""
     part = part_of(path)
@@ -185,7 +202,7 @@ def private_names(path):
             yield head, module
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@for_each(FILES)
 def test_private_names_of_other_packages_stand_in_one_file(path):
     for package, name in private_names(path):
         assert name_of(path) in PRIVATE_NAMES.get(package, ()), f"{name_of(path)} imports {name}"
@@ -212,7 +229,7 @@ def messages_in(tree):
             yield node.value
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if part_of(p) in KNOW_NO_ESTIMATOR], ids=name_of)
+@for_each([p for p in FILES if part_of(p) in KNOW_NO_ESTIMATOR])
 def test_low_parts_know_no_estimator(path):
     names = re.compile(rf"\b({'|'.join({*skcrbm.__all__} - {'Graph', 'grid_graph'})})\b")
     for text in messages_in(parsed(path)):
@@ -232,7 +249,7 @@ def test_every_part_has_a_layer():
     assert parts == set(MAY_IMPORT)
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=name_of)
+@for_each(KERNELS)
 def test_kernels_import_arrays_and_kernels_only(path):
     for module in imported_modules(path):
         head = module.partition(".")[0]
@@ -241,7 +258,7 @@ def test_kernels_import_arrays_and_kernels_only(path):
             assert head != "numba" or path.name in COMPILATION, "compile with the house decorator"
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=name_of)
+@for_each(KERNELS)
 def test_kernels_import_by_full_names(path):
     """The cache of kernels searches for these names, to compile the callers of an edited kernel."""
     imports = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
@@ -253,9 +270,7 @@ def test_kernels_import_by_full_names(path):
 ALLOCATORS = ("work_arrays", "progress_arrays", "odds_work")
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in KERNELS if p.name not in (*COMPILATION, "arguments.py")], ids=name_of
-)
+@for_each([p for p in KERNELS if p.name not in (*COMPILATION, "arguments.py")])
 def test_every_kernel_has_the_house_decorator(path):
     tree = parsed(path)
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
@@ -298,7 +313,7 @@ def innermost_loops(function):
 STORES_APART = {"skcrbm.kernels.rbm_exact._divide"}
 
 
-@pytest.mark.parametrize("path", [p for p in KERNELS if p.name not in COMPILATION], ids=name_of)
+@for_each([p for p in KERNELS if p.name not in COMPILATION])
 def test_reordered_sums_only_load(path):
     """A loop that stores too is vectorised or not by where its arrays lie in memory."""
     functions = parsed(path).body
@@ -313,7 +328,7 @@ def test_reordered_sums_only_load(path):
                 assert not (reduces and stores), f"{function.name} stores in a loop that sums"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@for_each(FILES)
 def test_no_raw_njit_no_global_random_numbers_no_print(path):
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Name):
@@ -337,25 +352,15 @@ def test_no_raw_njit_no_global_random_numbers_no_print(path):
 LOCATION = re.compile(r'"(skcrbm\.[\w.]+:\w+)"')
 
 
-def all_locations():
-    """Every "module:attribute" string of the package."""
+def test_registered_locations_exist():
+    """Each "module:attribute" string names a thing of its own part, so that it keeps the layers."""
+    found = set()
     for path in FILES:
-        for text in LOCATION.findall(path.read_text(encoding="utf-8")):
-            yield pytest.param(path, *text.split(":"), id=text)
-
-
-LOCATIONS = list(all_locations())
-
-
-@pytest.mark.parametrize(("path", "module", "attribute"), LOCATIONS)
-def test_registered_locations_exist(path, module, attribute):
-    # A registry names things of its own part: a string must not get round the layers.
-    assert module.split(".")[1] == part_of(path)
-    assert hasattr(importlib.import_module(module), attribute)
-
-
-def test_registries_were_found():
-    found = {p.values[1].split(".")[1] for p in LOCATIONS}
+        for location in LOCATION.findall(path.read_text(encoding="utf-8")):
+            module, attribute = location.split(":")
+            assert module.split(".")[1] == part_of(path), f"{name_of(path)} names {location}"
+            assert hasattr(importlib.import_module(module), attribute), location
+            found.add(part_of(path))
     assert {"decoding", "inference", "learning"} <= found
 
 

@@ -66,6 +66,7 @@ print("cached" if n_cached else "nothing was cached")
 """
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_files_are_written_in_the_cache_only_and_nothing_asks_the_network(tmp_path):
     cache, home = tmp_path / "cache", tmp_path / "home"

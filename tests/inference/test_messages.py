@@ -279,7 +279,7 @@ def test_a_start_from_beliefs_costs_a_few_iterations():
     """In processor time, against iterations of the same run; it was a hundred of them."""
     from time import process_time
 
-    energy = random_rbm(5, 300, 200, n_models=20, scale=0.1, dtype=np.float32)
+    energy = random_rbm(5, 300, 200, n_models=20, scale=0.1)
     start = InferenceResult(log_odds=infer(energy, SumProduct(max_iter=5)).log_odds)
 
     def seconds(n_iter, **options):

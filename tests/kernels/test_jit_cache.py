@@ -188,8 +188,9 @@ def test_what_killed_processes_left_is_removed_when_it_is_old(site, tmp_path):
     assert locked.exists()
 
 
-@pytest.mark.parametrize("beside_the_sources", [pytest.param(False, marks=pytest.mark.deep), True])
-@pytest.mark.parametrize("home", [pytest.param(False, marks=pytest.mark.deep), True])
+@pytest.mark.deep
+@pytest.mark.parametrize("beside_the_sources", [False, True])
+@pytest.mark.parametrize("home", [False, True])
 def test_a_folder_that_was_filled_before_serves_where_nothing_can_be_written(
     site, tmp_path, blocker, beside_the_sources, home
 ):
@@ -284,27 +285,36 @@ def test_keys_depend_on_imported_kernels_only(site):
     (kernels / "parts").mkdir()
     for name, source in sources.items():
         (kernels / name).write_text(source)
+    # In a single process, which forgets what it has read; most of the time is spent in its imports.
     code = f"""
+import sys
 from pathlib import Path
-from skcrbm.kernels.cache import _sources_fingerprint
-for name in {list(sources)}:
-    print(_sources_fingerprint(Path({str(kernels)!r}) / name))
+from skcrbm.kernels import cache
+
+kernels = Path({str(kernels)!r})
+
+def keys():
+    for part in (cache._source, cache._imported_files, cache._sources_fingerprint):
+        part.cache_clear()
+    return [cache._sources_fingerprint(kernels / name) for name in {list(sources)}]
+
+for edited in sys.argv[1:]:
+    before = keys()
+    path = kernels / edited
+    path.write_text(path.read_text() + "# edited\\n")
+    print(*(int(a != b) for a, b in zip(before, keys(), strict=True)), sep="")
 """
-
-    def changed(edited):
-        """Return the names of the files whose keys change with an edit of a file."""
-        before = finish(start(code, site))
-        path = kernels / edited
-        path.write_text(path.read_text() + "# edited\n")
-        after = finish(start(code, site))
-        return {name for name, a, b in zip(sources, before, after, strict=True) if a != b}
-
+    edited = ["callee.py", "alone.py", "parts/caller.py", *COMPILATION[1:]]
+    changed = {
+        name: {source for source, changes in zip(sources, line, strict=True) if changes == "1"}
+        for name, line in zip(edited, finish(start(code, site, *edited)), strict=True)
+    }
     callers = {"caller.py", "top.py", "of_folder.py", "parts/caller.py"}
-    assert changed("callee.py") == callers
-    assert changed("alone.py") == {"alone.py"}
-    assert changed("parts/caller.py") == {"top.py", "of_folder.py", "parts/caller.py"}
+    assert changed["callee.py"] == callers
+    assert changed["alone.py"] == {"alone.py"}
+    assert changed["parts/caller.py"] == {"top.py", "of_folder.py", "parts/caller.py"}
     for compilation in COMPILATION[1:]:
-        assert changed(compilation) == set(sources)
+        assert changed[compilation] == set(sources)
 
 
 FIELDS = """
@@ -429,6 +439,7 @@ def test_functions_that_kernels_call_may_print(site, tmp_path):
         assert found == ["twice", "1", "2.0"]
 
 
+@pytest.mark.deep
 def test_plain_numba_compiles_the_same_kernels(site, tmp_path):
     plain = {"SKCRBM_PLAIN_JIT": 1, "NUMBA_CACHE_DIR": tmp_path / "cache"}
     assert call(site, "float32", "float64", **plain) == 0
@@ -446,6 +457,7 @@ Compiler.define_pipelines = lambda compiler: define(compiler) * 2
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("change", CHANGES)
 def test_plain_numba_takes_over_with_a_warning(site, tmp_path, change):
     process = start(CHANGES[change] + CALL, site, "float64", NUMBA_CACHE_DIR=tmp_path / "cache")
