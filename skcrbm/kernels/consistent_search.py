@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.search_tables import add_beliefs, subtract_shares, table_size
+from skcrbm.kernels.search_tables import add_beliefs, state_score, subtract_shares, table_size
 
 # The first node of a search may shift _REPLAY times as many entries as later nodes, because it must
 # propagate all decisions on its path, while a later node propagates a single decision.
@@ -65,20 +65,6 @@ class DepthLimits(NamedTuple):
     share: float  # a change of a belief is propagated if it exceeds this share of the gap
     visits: int  # number of visited entries after which the search ends
     failures: int  # number of closed nodes after which the search ends
-
-
-@jit
-def _score(graph, state):
-    """Return the score of a state."""
-    total = 0.0
-    for v in range(len(state)):
-        total += graph.unary[v, state[v]]
-    for f in range(len(graph.first)):
-        at = graph.first[f]
-        for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
-            at += graph.stride[e] * state[graph.scope[e]]
-        total += graph.entries[at]
-    return total
 
 
 @jit
@@ -262,8 +248,8 @@ def search_consistent(model, graph, search, saved, limits, bound, n_path, value)
                         x = np.inf
                     if x > largest:
                         largest, chosen = x, v
-            score = _score(model, state)
-            if score > value:
+            score, n_bad = state_score(model, state)
+            if n_bad == 0 and score > value:
                 value = score
                 best[:] = state
         if bound > value + tol and chosen >= 0:

@@ -7,6 +7,7 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import next_uniform, root_of
+from skcrbm.kernels.search_tables import entry_of, state_score
 
 
 @jit
@@ -252,10 +253,7 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
         np.empty((n, n_levels)),
     )
     for f in range(n_factors):
-        at = graph.first[f]
-        for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
-            at += graph.stride[e] * state[graph.scope[e]]
-        code[f] = at
+        code[f] = entry_of(graph, f, state)
     for temperature in temperatures:
         for i in range(n - 1, 0, -1):
             j = np.int64(next_uniform(seed) * (i + 1))
@@ -264,15 +262,7 @@ def move_forests(graph, state, best, best_value, temperatures, penalty, seed):
         count = _sort_forest(graph, order, free, forest)
         _send_up(graph, count, temperature, forest, pair)
         _choose_states(graph, count, temperature, seed, forest, logs, state)
-        score, n_bad = 0.0, 0
-        for v in range(n):
-            score += graph.unary[v, state[v]]
-        for f in range(n_factors):
-            x = graph.entries[code[f]]
-            if x == -np.inf:
-                n_bad += 1
-            else:
-                score += x
+        score, n_bad = state_score(graph, state)
         if n_bad < best_value[1] or (n_bad == best_value[1] and score > best_value[0]):
             best[:] = state
             best_value[0], best_value[1] = score, n_bad

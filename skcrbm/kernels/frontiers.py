@@ -15,6 +15,7 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import next_uniform, root_of
+from skcrbm.kernels.search_tables import entry_of
 
 #: Largest number of variables of a frontier. If the frontier is full, the next variable is held.
 MAX_FRONTIER = 30
@@ -351,14 +352,6 @@ def sweep_frontier(graph, state, limit, noise, penalty, order, work, seed):
 
 
 @jit
-def _value(graph, f, state, penalty):
-    at = graph.first[f]
-    for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
-        at += graph.stride[e] * state[graph.scope[e]]
-    return _entry(graph, at, penalty)
-
-
-@jit
 def take_better_parts(graph, state, other, penalty):
     """Copy the values of `other` (n,) to `state` (n,) wherever this raises the score.
 
@@ -385,8 +378,9 @@ def take_better_parts(graph, state, other, penalty):
         for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
             v = graph.scope[e]
             if state[v] != other[v]:
-                change = _value(graph, f, other, penalty) - _value(graph, f, state, penalty)
-                gain[root_of(parent, v)] += change
+                new = _entry(graph, entry_of(graph, f, other), penalty)
+                old = _entry(graph, entry_of(graph, f, state), penalty)
+                gain[root_of(parent, v)] += new - old
                 break
     for v in range(n):
         if state[v] != other[v] and gain[root_of(parent, v)] > 0:

@@ -26,24 +26,6 @@ class Functions(NamedTuple):
 
 
 @jit
-def state_score(graph, state):
-    """Return the sum of the finite log-weights of a state, and the number of its -inf entries."""
-    total, n_bad = 0.0, 0
-    for v in range(len(state)):
-        total += graph.unary[v, state[v]]
-    for f in range(len(graph.first)):
-        at = graph.first[f]
-        for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
-            at += graph.stride[e] * state[graph.scope[e]]
-        x = graph.entries[at]
-        if x == -np.inf:
-            n_bad += 1
-        else:
-            total += x
-    return total, n_bad
-
-
-@jit
 def shift_tables(graph, belief, n_sweeps):
     """Lower the upper bound of the score by sweeps of MPLP (see `pair_dual`), and return the bound.
 

@@ -33,6 +33,30 @@ class SearchTables(NamedTuple):
 
 
 @jit(inline=True)
+def entry_of(graph, f, state):
+    """Return the position in `entries` of the entry of table f for a joint state (n,)."""
+    at = graph.first[f]
+    for e in range(graph.scope_start[f], graph.scope_start[f + 1]):
+        at += graph.stride[e] * state[graph.scope[e]]
+    return at
+
+
+@jit
+def state_score(graph, state):
+    """Return the sum of the finite log-weights of a state, and the number of its -inf entries."""
+    total, n_bad = 0.0, 0
+    for v in range(len(state)):
+        total += graph.unary[v, state[v]]
+    for f in range(len(graph.first)):
+        x = graph.entries[entry_of(graph, f, state)]
+        if x == -np.inf:
+            n_bad += 1
+        else:
+            total += x
+    return total, n_bad
+
+
+@jit(inline=True)
 def _next_entry(graph, low, m, digit):
     """Change `digit` (m,) from the states at an entry of a table to the states at the next entry.
 

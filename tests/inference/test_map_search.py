@@ -24,7 +24,7 @@ from skcrbm.inference.factor_graph._moves import Moves, frontier_arrays
 from skcrbm.inference.factor_graph._table_model import ImpossibleModelError, TableModel
 from skcrbm.inference.factor_graph.map_search import Budget
 from skcrbm.kernels.frontiers import sweep_frontier, take_better_parts
-from skcrbm.kernels.map_search import state_score
+from skcrbm.kernels.search_tables import state_score
 
 PAIRS = list(itertools.combinations(range(5), 2))
 

@@ -24,7 +24,7 @@ from skcrbm.kernels.frontiers import (
     sweep_frontier,
     take_better_parts,
 )
-from skcrbm.kernels.map_search import state_score
+from skcrbm.kernels.search_tables import state_score
 from skcrbm.utils.limits import TIE
 
 # Number of variables that a call of the kernel of forest moves visits. A call takes a few

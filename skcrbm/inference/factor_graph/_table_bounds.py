@@ -22,7 +22,8 @@ from skcrbm.inference.factor_graph._table_model import (
     TableModel,
     tables_of,
 )
-from skcrbm.kernels.map_search import shift_tables, state_score
+from skcrbm.kernels.map_search import shift_tables
+from skcrbm.kernels.search_tables import state_score
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
 # Rounding error of a single float64 operation.
