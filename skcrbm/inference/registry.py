@@ -96,14 +96,14 @@ SOLVERS = {
         "IsingEnergy": "skcrbm.inference.search.labels:solve",
     },
     "mplp": {
-        "RBMEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
-        "IsingEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_mplp",
+        "RBMEnergy": "skcrbm.inference.search.pair_bounds:solve_mplp",
+        "IsingEnergy": "skcrbm.inference.search.pair_bounds:solve_mplp",
+        "FactorGraphEnergy": "skcrbm.inference.search.pair_bounds:solve_mplp",
     },
     "linear_program": {
-        "RBMEnergy": "skcrbm.inference.ising.roof_dual:solve_rbm",
-        "IsingEnergy": "skcrbm.inference.ising.roof_dual:solve",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph._bounds:solve_linear_program",
+        "RBMEnergy": "skcrbm.inference.search.roof_dual:solve_rbm",
+        "IsingEnergy": "skcrbm.inference.search.roof_dual:solve",
+        "FactorGraphEnergy": "skcrbm.inference.search.pair_bounds:solve_linear_program",
     },
     "dual_decomposition": {
         "RBMEnergy": "skcrbm.inference.rbm._dual_decomposition:solve",
@@ -115,8 +115,8 @@ SOLVERS = {
     },
     "map_search": {
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
-        "IsingEnergy": "skcrbm.inference.factor_graph.map_search:solve_from_energy",
-        "FactorGraphEnergy": "skcrbm.inference.factor_graph.map_search:solve",
+        "IsingEnergy": "skcrbm.inference.search.map_search:solve_from_energy",
+        "FactorGraphEnergy": "skcrbm.inference.search.map_search:solve",
     },
     "simulated_annealing": {
         "BaseEnergy": "skcrbm.inference.any_energy.annealing:solve",

@@ -15,14 +15,14 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import MapSearch, infer
-from skcrbm.inference.factor_graph._buckets import (
+from skcrbm.inference.search.buckets import (
     TreeSearch,
     elimination_order,
 )
-from skcrbm.inference.factor_graph._consistent_search import ConsistentSearch
-from skcrbm.inference.factor_graph._moves import Moves, frontier_arrays
-from skcrbm.inference.factor_graph._table_model import ImpossibleModelError, TableModel
-from skcrbm.inference.factor_graph.map_search import Budget
+from skcrbm.inference.search.consistent import ConsistentSearch
+from skcrbm.inference.search.map_search import Budget
+from skcrbm.inference.search.moves import Moves, frontier_arrays
+from skcrbm.inference.search.table_model import ImpossibleModelError, TableModel
 from skcrbm.kernels.frontiers import sweep_frontier, take_better_parts
 from skcrbm.kernels.search_tables import state_score
 

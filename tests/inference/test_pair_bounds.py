@@ -15,7 +15,7 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import MPLP, LinearProgram, available_methods, infer
-from skcrbm.inference.ising.roof_dual import relaxed_labels
+from skcrbm.inference.search.roof_dual import relaxed_labels
 
 BOUNDED = ("map", "map_bound")
 METHODS = ["mplp", "linear_program"]

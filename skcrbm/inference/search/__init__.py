@@ -1,1 +1,1 @@
-"""Searches for labels with the highest score or the lowest hinge loss."""
+"""Searches for labels and states with the highest score or the lowest hinge loss, and bounds."""

@@ -2,6 +2,12 @@
 
 `infer` searches for the highest score. The decoding rule of the large margin machine searches for
 the lowest hinge loss with the same methods.
+
+`cliques.py` searches for the same labels in models with larger cliques. For 30 labels with weak
+couplings, the search of this module is 4 times faster for the highest score, and 5 times for the
+lowest hinge loss (`examples/speed/benchmark_special_kernels.py`). If couplings are as strong as
+fields and there are at most 20 labels, the search over cliques is up to twice as fast for the
+highest score.
 """
 
 import numpy as np

@@ -260,7 +260,7 @@ class LabelBlocks(DualBlocks):
             return found, proven
         energy = IsingEnergy(params.pairs, fields)
         if self.pairs is not None:
-            from skcrbm.inference.ising.roof_dual import relaxed_labels  # loads kernels
+            from skcrbm.inference.search.roof_dual import relaxed_labels  # loads kernels
 
             found, _, _ = relaxed_labels(energy, n_jobs)
             halves = (found == 0).astype(np.int8)

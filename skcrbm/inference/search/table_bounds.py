@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.any_energy.ascent import ascend_from
 from skcrbm.inference.base import Query, empty_result
-from skcrbm.inference.factor_graph._table_model import (
+from skcrbm.inference.search.table_model import (
     Component,
     ImpossibleModelError,
     TableModel,

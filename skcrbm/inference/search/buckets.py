@@ -1,4 +1,12 @@
-"""Find best states by bucket elimination, or by branch and bound with mini-buckets."""
+"""Find best states by bucket elimination, or by branch and bound with mini-buckets.
+
+`inference/exact/elimination.py` eliminates variables, too, but keeps a float64 for each entry and
+each state of the eliminated variable, from which sums, samples and lists of states follow. The
+elimination in this module keeps only the best state of each entry, in 1 or 16 bits, so that it
+takes a small part of the memory. Both take about the same time while the tables fit into the cache.
+On the competition file Promedas_70, with a table of 2^23 entries, this module takes .7 s and
+"exact" 5.1 s.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.inference.factor_graph._table_model import Component, ImpossibleModelError
+from skcrbm.inference.search.table_model import Component, ImpossibleModelError
 from skcrbm.kernels.map_search import Branches, Functions, branch, maximise_bucket
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES

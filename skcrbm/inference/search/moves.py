@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.inference.factor_graph._buckets import TreeSearch
-from skcrbm.inference.factor_graph._consistent_search import ConsistentSearch
-from skcrbm.inference.factor_graph._table_model import Component
+from skcrbm.inference.search.buckets import TreeSearch
+from skcrbm.inference.search.consistent import ConsistentSearch
+from skcrbm.inference.search.table_model import Component
 from skcrbm.kernels.forest_moves import fill_next, local_gaps, move_forests
 from skcrbm.kernels.frontiers import (
     MAX_FRONTIER,

@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from skcrbm.inference.factor_graph._table_model import Component
+from skcrbm.inference.search.table_model import Component
 from skcrbm.kernels.consistent_search import (
     DepthLimits,
     SavedNodes,
