@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from reference.cases import deep
+from reference.dtypes import float32_test
 from reference.naive_layered import NaiveLayered
 from scipy import sparse
 from scipy.special import softmax
@@ -151,6 +152,7 @@ def test_a_feature_that_left_the_unit_interval_can_no_longer_be_missing(data, go
         model.predict(with_nan(X))
 
 
+@float32_test
 @pytest.mark.parametrize("missing", [False, True])
 def test_other_dtype_than_in_fit(data, missing):
     """Everything is computed in the dtype of the fit: no kernel is compiled for mixtures."""

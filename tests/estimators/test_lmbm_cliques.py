@@ -296,6 +296,7 @@ def test_other_rules_take_the_probabilities(decode, data):
     assert (labels == Y).mean() > 0.75
 
 
+@pytest.mark.deep
 def test_other_marginals(data, fitted):
     X, _ = data
     model = clone(fitted).set_params(inference=["mean_field"]).fit(*data)

@@ -446,28 +446,29 @@ def test_mean_field_strong_couplings(dtype):
 
 
 @pytest.mark.compiled
-def test_one_compiled_version_per_dtype():
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_compiled_version_per_dtype(dtype):
     """Layouts, read-only arrays and slices must not each compile a version of their own."""
-    for dtype in (np.float32, np.float64):
-        base = random_rbm(18, 5, 4, n_models=6, dtype=dtype)
-        frozen = [a.copy() for a in (base.weights, *base.fields)]
-        for a in frozen:
-            a.flags.writeable = False
-        weights, b, c = frozen
-        energies = [
-            base,
-            RBMEnergy(weights, b, c),
-            RBMEnergy(weights, b[0], c[0]),
-            RBMEnergy(weights, b, c[0]),
-            RBMEnergy(np.asfortranarray(weights), b[::2], c[::2]),
-            base.rows(slice(1, 5, 2)),
-            base.with_fields(b, c),
-        ]
-        for energy, method in itertools.product(energies, ("exact", "sum_product")):
-            infer(energy, method, returns=ALL)
-            infer(energy, method, returns="marginals", clamp=[1] + [np.nan] * 8)
-        for energy in energies:
-            infer(energy, SumProduct(damping=0.3), returns=ALL)
+    base = random_rbm(18, 5, 4, n_models=6, dtype=dtype)
+    frozen = [a.copy() for a in (base.weights, *base.fields)]
+    for a in frozen:
+        a.flags.writeable = False
+    weights, b, c = frozen
+    energies = [
+        base,
+        RBMEnergy(weights, b, c),
+        RBMEnergy(weights, b[0], c[0]),
+        RBMEnergy(weights, b, c[0]),
+        RBMEnergy(np.asfortranarray(weights), b[::2], c[::2]),
+        base.rows(slice(1, 5, 2)),
+        base.with_fields(b, c),
+    ]
+    for energy, method in itertools.product(energies, ("exact", "sum_product")):
+        infer(energy, method, returns=ALL)
+        infer(energy, method, returns="marginals", clamp=[1] + [np.nan] * 8)
+    for energy in energies:
+        infer(energy, SumProduct(damping=0.3), returns=ALL)
     assert len(rbm_exact.enumerate_rows.signatures) == 1
-    assert len(rbm_odds.pass_odds.signatures) == 2
-    assert len(rbm_log.pass_logs.signatures) == 2
+    for kernel in (rbm_odds.pass_odds, rbm_log.pass_logs):
+        single = ["float32" in str(signature) for signature in kernel.signatures]
+        assert single.count(dtype == np.float32) == 1

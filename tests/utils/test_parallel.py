@@ -142,6 +142,7 @@ def test_results_are_not_held_while_the_threads_are_busy(monkeypatch):
     assert [result() for result in held[:-1]] == [None] * 18
 
 
+@pytest.mark.deep
 def test_interrupts_in_the_caller_never_hang():
     """Signals come at all moments of many short maps; each map ends, and the next map works."""
     code = """
