@@ -1,10 +1,13 @@
 """What the random fields of sequences, graphs and images have in common: one contract for all."""
 
+import gc
+
 import numpy as np
 import pytest
 
 from skcrbm import ChainCRF, Graph, GraphCRF, GridCRF
 from skcrbm.decoding import MAP, ExpectedMetric, LabelSet, Marginal, Threshold
+from skcrbm.learning.structured.rows import RaggedBatch
 
 PATH = [[0, 1], [1, 2], [2, 3]]
 
@@ -160,3 +163,18 @@ def test_forbidden_labels(kind):
     likelihood = model.score_samples(X, impossible)
     assert likelihood[0] == -np.inf
     assert np.isfinite(likelihood[1:]).all()
+
+
+@KINDS
+def test_a_prediction_frees_its_arrays(kind):
+    """A circle of references would keep them until the next garbage collection."""
+    model, X, y = data(kind)
+    model.fit(X, y).predict(X)
+    gc.collect()
+    gc.disable()
+    try:
+        model.predict(X)
+        batches = [item for item in gc.get_objects() if isinstance(item, RaggedBatch)]
+    finally:
+        gc.enable()
+    assert not batches

@@ -51,11 +51,13 @@ class StoredBatch(ABC):
         """
         if len(self) == 1:
             return [self]
+        # The cache never holds the batch itself: the circle of references would keep its arrays in
+        # memory until the next garbage collection.
         if n_entries not in self._cache:
             groups, all_rows = self._groups(n_entries), np.arange(len(self))
             whole = len(groups) == 1 and np.array_equal(all_rows[groups[0]], all_rows)
-            self._cache[n_entries] = [self] if whole else [self.take(group) for group in groups]
-        return self._cache[n_entries]
+            self._cache[n_entries] = [] if whole else [self.take(group) for group in groups]
+        return self._cache[n_entries] or [self]
 
     @abstractmethod
     def _groups(self, n_entries: int) -> list[Any]:
