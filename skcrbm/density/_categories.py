@@ -8,6 +8,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
+from skcrbm.targets.codes import is_missing
+
 _FORM = "'auto' or a list with the categories of each column"
 
 
@@ -55,7 +57,7 @@ def find_categories(categories: Any, columns: np.ndarray) -> list[np.ndarray]:
 
 def _sorted_values(column, i):
     """Return the sorted values of a column."""
-    values = {value for value in column.tolist() if not _is_missing(value)}
+    values = {value for value in column.tolist() if not is_missing(value)}
     if not values:
         raise ValueError(
             f"column {i} of X has only missing values; list the categories of the column by "
@@ -70,10 +72,6 @@ def _sorted_values(column, i):
         ) from error
 
 
-def _is_missing(value):
-    return value is None or value != value
-
-
 def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -> np.ndarray:
     """Return the codes of the values as float64 (N, n_features), with NaN for missing values.
 
@@ -86,7 +84,7 @@ def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -
     for i, values in enumerate(categories):
         code = {value: k for k, value in enumerate(values.tolist())}
         for row, value in enumerate(columns[:, i].tolist()):
-            if _is_missing(value):
+            if is_missing(value):
                 codes[row, i] = np.nan
             elif value in code:
                 codes[row, i] = code[value]

@@ -7,7 +7,6 @@ validates the classes of a 1-D y.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise, repeat
 from numbers import Integral, Number
@@ -29,10 +28,10 @@ UNKNOWN = -2
 
 
 def is_missing(label: Any) -> bool:
-    """Return True if a label is None, NaN or pandas' NA, which stand for missing labels."""
-    if label is None or (isinstance(label, float) and math.isnan(label)):
-        return True
-    return type(label).__name__ == "NAType"
+    """Return True if a label is None, NaN, NaT or pandas' NA, which stand for missing labels."""
+    if label is None or isinstance(label, (float, np.generic)):
+        return label is None or bool(label != label)
+    return type(label).__name__ in ("NAType", "NaTType")
 
 
 def kind_of(label: Any) -> type:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, log_expit
 
-from skcrbm.targets.codes import MISSING, codes_of, find_classes, is_missing, kind_of
+from skcrbm.targets.codes import MISSING, codes_of, find_classes, is_missing
 from skcrbm.targets.frames import label_frame
 from skcrbm.targets.indicator import (
     indicator_with_nan,
@@ -343,9 +343,10 @@ class MultioutputTargets(Targets):
         predicted = dict(self._placed(y_pred, "y_pred")[0])
         right = np.full((n_rows, self.n_outputs), np.nan)
         for i, column in placed:  # a row with a class that the model does not know counts as wrong
-            _require_kind(column, self.classes[i], f"column {self.output_names()[i]} of y")
-            pairs = zip(column, predicted[i])
-            right[:, i] = [np.nan if v is None else v == guess for v, guess in pairs]
+            name = f"column {self.output_names()[i]} of y"
+            codes = codes_of(column, self.classes[i], name, allow_unknown=True)
+            found = codes_of(predicted[i], self.classes[i], "y_pred")
+            right[:, i] = np.where(codes == MISSING, np.nan, codes == found)
         right = without_known(right, self.known_codes(known))
         every = np.where(np.isnan(right), np.nan, 1.0)
         weight = weight_beside(sample_weight, y, n_rows, self.names, self.n_outputs)
@@ -456,17 +457,6 @@ def _listed_classes(classes, n_outputs):
     if len(parts) != n_outputs or not all(part.ndim and part.size for part in parts):
         raise ValueError(f"{wanted}, or None; got {classes!r}")
     return [part.ravel().tolist() for part in parts]
-
-
-def _require_kind(column, classes, name):
-    """Raise a ValueError if a label in `column` and the `classes` have different types."""
-    (kind,) = {kind_of(label) for label in classes.tolist()}
-    for label in column:
-        if label is not None and kind_of(label) is not kind:
-            raise ValueError(
-                f"{name} should hold classes of the type in the fit, such as "
-                f"{classes[:1].tolist()[0]!r}; it holds {label!r}"
-            )
 
 
 def class_columns(y: Any, name: str) -> list[list]:
