@@ -156,7 +156,7 @@ class MatrixCouplings(Versioned):
         # With u = (y + 1) / 2, the mean of y_i y_k is 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1. The sum
         # over all pairs, multiplied by the couplings, simplifies to the next expression.
         pairs = 2 * np.vdot(self.matrix, products) - self.matrix.sum(axis=0) @ y
-        return pairs - 0.5 * self.matrix.sum()
+        return float(pairs - 0.5 * self.matrix.sum())
 
 
 class EdgeCouplings(Versioned):
@@ -293,7 +293,8 @@ class EdgeCouplings(Versioned):
     def expected_score(self, means: np.ndarray, products: np.ndarray) -> float:
         """Return the mean of the scores of all edges, given the moments of the 0/1 variables."""
         i, k = self.graph.edges.T
-        return self.edge_values.astype(np.float64) @ (4 * products - 2 * (means[i] + means[k]) + 1)
+        y_products = 4 * products - 2 * (means[i] + means[k]) + 1
+        return float(self.edge_values.astype(np.float64) @ y_products)
 
 
 def couplings_of(coupling: Any) -> MatrixCouplings | EdgeCouplings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -663,50 +663,54 @@ class IsingEnergy(PairwiseEnergy):
         return float(linear + self._pairs.expected_score(means, statistics[0]))
 
 
-class SparseIsingEnergy:
-    """Constructor of an `IsingEnergy` whose couplings are stored as the edges of a graph.
+if TYPE_CHECKING:
+    SparseIsingEnergy = IsingEnergy
+else:
 
-    The score is ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L, with the sum
-    over the edges of the graph. Use it for lattices and other sparse graphs, because the cost of
-    edges is proportional to their number. States in arguments and results are 0/1: 0 represents
-    y = -1, and 1 represents y = +1. The attribute `couplings_are_sparse` of the energy is True.
+    class SparseIsingEnergy:
+        """Constructor of an `IsingEnergy` whose couplings are stored as the edges of a graph.
 
-    Parameters
-    ----------
-    coupling : sparse matrix or array (L, L)
-        Couplings S, symmetric with a zero diagonal. Each stored entry of a sparse matrix is an
-        edge, including stored zeros, and each nonzero entry of an array.
-    field : array-like (L,) or (N, L), default=None
-        Fields f, with a row per model. None means a single model with fields of 0.
+        The score is ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L, with the sum
+        over the edges of the graph. Use it for lattices and other sparse graphs, because the cost
+        of edges is proportional to their number. States in arguments and results are 0/1: 0 stands
+        for y = -1, and 1 for y = +1. The attribute `couplings_are_sparse` of the energy is True.
 
-    Raises
-    ------
-    ValueError
-        If an array has the wrong shape or is not finite, or `coupling` is not symmetric with a
-        zero diagonal.
+        Parameters
+        ----------
+        coupling : sparse matrix or array (L, L)
+            Couplings S, symmetric with a zero diagonal. Each stored entry of a sparse matrix is an
+            edge, including stored zeros, and each nonzero entry of an array.
+        field : array-like (L,) or (N, L), default=None
+            Fields f, with a row per model. None means a single model with fields of 0.
 
-    See Also
-    --------
-    IsingEnergy : The class of the energy, with its attributes.
+        Raises
+        ------
+        ValueError
+            If an array has the wrong shape or is not finite, or `coupling` is not symmetric with a
+            zero diagonal.
 
-    Examples
-    --------
-    >>> from skcrbm.energies import SparseIsingEnergy
-    >>> from skcrbm.inference import infer
-    >>> ring = SparseIsingEnergy.from_edges([[0, 1], [1, 2], [2, 3], [0, 3]], 0.5, [1, 0, 0, 0])
-    >>> infer(ring, "exact").marginals.round(3)
-    array([[0.881, 0.704, 0.656, 0.704]])
-    """
+        See Also
+        --------
+        IsingEnergy : The class of the energy, with its attributes.
 
-    from_edges = IsingEnergy.from_edges
-    from_ising = IsingEnergy.from_ising
-    from_bqm = IsingEnergy.from_bqm
-    from_networkx = IsingEnergy.from_networkx
-    from_triangle = IsingEnergy.from_triangle
+        Examples
+        --------
+        >>> from skcrbm.energies import SparseIsingEnergy
+        >>> from skcrbm.inference import infer
+        >>> ring = SparseIsingEnergy.from_edges([[0, 1], [1, 2], [2, 3], [0, 3]], 0.5, [1, 0, 0, 0])
+        >>> infer(ring, "exact").marginals.round(3)
+        array([[0.881, 0.704, 0.656, 0.704]])
+        """
 
-    def __new__(cls, coupling: Any, field: ArrayLike | None = None) -> IsingEnergy:
-        """Return the energy."""
-        return IsingEnergy._of_pairs(EdgeCouplings.of(coupling), field)
+        from_edges = IsingEnergy.from_edges
+        from_ising = IsingEnergy.from_ising
+        from_bqm = IsingEnergy.from_bqm
+        from_networkx = IsingEnergy.from_networkx
+        from_triangle = IsingEnergy.from_triangle
+
+        def __new__(cls, coupling: Any, field: ArrayLike | None = None) -> IsingEnergy:
+            """Return the energy."""
+            return IsingEnergy._of_pairs(EdgeCouplings.of(coupling), field)
 
 
 def _with_couplings(state):
