@@ -149,6 +149,7 @@ def test_max_product_is_exact_on_trees():
         (2000, 6, 0.3, False),
         (7, 60, 0.0, False),
         (100, 60, 0.0, True),
+        (16, 100, 0.0, False),
         (16, 200, 0.0, False),
         (16, 200, 0.5, True),
     ],

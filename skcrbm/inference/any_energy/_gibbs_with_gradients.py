@@ -115,11 +115,9 @@ def _is_strong(energy):
     The logarithm of a weight of a variable is at most the absolute value of its field plus the sum
     of the absolute values of its couplings.
     """
-    start, _, coupling = energy.coupling_lists()
-    total = np.append(0, np.cumsum(np.abs(coupling)))
-    pull = total[start[1:]] - total[start[:-1]]
-    bound = np.abs(energy.field.astype(np.float64)) + pull
-    return ~(bound.max(axis=1, initial=0) < _LARGEST_LOG_WEIGHT)
+    log_odds, influence = energy.own_log_odds()  # twice the fields, twice the sums of couplings
+    bound = np.abs(log_odds.astype(np.float64)) + influence
+    return ~(bound.max(axis=1, initial=0) < 2 * _LARGEST_LOG_WEIGHT)
 
 
 def _tree_sweep(energy, states, key, streams, step, n_sweeps):

@@ -39,7 +39,7 @@ _CHUNK_EDGES = 2**14
 #
 # So models are side by side if they have at most _ALWAYS_LANES labels; and, if there are at least
 # _MIN_LANES models, if they have at most _MOST_LANES labels or messages are damped.
-_ALWAYS_LANES, _MOST_LANES = 40, 120
+_ALWAYS_LANES, _MOST_LANES = 40, 80
 # Smallest and largest number of models side by side, and number of their messages that fit into the
 # cache.
 _MIN_LANES, _MAX_LANES, _LANE_MESSAGES = 8, 32, 2**17
