@@ -17,8 +17,9 @@ from skcrbm.inference import (
     infer,
     sample,
 )
-from skcrbm.inference.ising import messages, roof_dual
+from skcrbm.inference.ising import messages
 from skcrbm.inference.registry import METHODS
+from skcrbm.inference.search import roof_dual
 from skcrbm.utils.pickling import built
 
 # Answers of a solver that does not draw random numbers.
