@@ -119,13 +119,16 @@ def messages():
     model = ising(60, 100, 0.1)
     models = model, pairs_of(model)
     yield "dense pairs, sum_product", *asked("sum_product", "marginals", models, tol=1e-8), 1e-6
-    for n_models in (1, 16):
-        graph = FactorGraphEnergy.from_energy(lattice(30, 30, n_models))
-        models, name = (graph, two_states(graph)), f"0/1 tables, lattices: {n_models}"
-        functions = asked("sum_product", "log_partition", models, tol=1e-8)
-        yield f"{name}, sum_product", *functions, 1e-4
-        yield f"{name}, max_product", *asked("max_product", "score", models), None
-    yield f"{name}, mean_field", *asked("mean_field", "log_partition", models), None
+    for name, model in (
+        ("a lattice", lattice(30, 30, 1)),
+        ("16 lattices", lattice(30, 30, 16)),
+        ("2000 models of 6 variables", ising(6, 2000, 0.3)),
+    ):
+        graph = FactorGraphEnergy.from_energy(model)
+        models = graph, two_states(graph)
+        for method in ("sum_product", "max_product", "mean_field"):
+            answer = "score" if method == "max_product" else "log_partition"
+            yield f"0/1 tables, {name}, {method}", *asked(method, answer, models), None
 
 
 def layers():
@@ -244,7 +247,7 @@ def chains():
 
 
 def searches():
-    """Compare searches for best labels, bounds, and elimination of a best state."""
+    """Compare searches for the best labels of Ising models, and bounds of pairs."""
     model, method = ising(30, 5, 0.1), BranchAndBound(node_limit=10**7)
     graph = FactorGraphEnergy.from_energy(model)
     for name, margin in (("highest score", None), ("least hinge loss", 1.0)):
@@ -258,23 +261,8 @@ def searches():
     yield "pairs, MPLP", *asked("mplp", "map_bound", models, max_iter=100), None
     few = [energy.rows([0, 1]) for energy in models]
     yield "pairs, linear program", *asked("linear_program", "map_bound", few), None
-    few = model.rows([0, 1]), pairs_of(model).rows([0, 1])
+    few = [energy.rows([0, 1]) for energy in (model, graph)]
     yield "Ising, linear program by flows", *asked("linear_program", "score", few), None
-    grid = FactorGraphEnergy.from_energy(lattice(14, 30, 1))
-    functions = [partial(f, grid) for f in (search_state, eliminate_state)]
-    yield "elimination of the best state alone", *functions, 1e-9
-
-
-def search_state(energy):
-    """Return the score of the best state, which "map_search" finds by elimination alone."""
-    found = infer(energy, "map_search")
-    assert found.n_iter[0] == 0
-    return energy.score(found.assignment)
-
-
-def eliminate_state(energy):
-    """Return the score of the best state by the elimination of all exact answers."""
-    return energy.score(infer(energy, "exact", returns="map").assignment)
 
 
 def samplers():

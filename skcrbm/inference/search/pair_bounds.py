@@ -1,6 +1,6 @@
 """Compute upper bounds of the scores of pairwise models: solvers of "mplp" and "linear_program".
 
-For pairs of 0/1 variables, MPLP is about 8 times and the linear program 3 times faster than for
+For pairs of 0/1 variables, MPLP is 7 times and the linear program 3.5 times faster than for
 general tables, see `table_bounds.py` (`examples/speed/benchmark_special_kernels.py`).
 """
 

@@ -1,6 +1,6 @@
 """Solve "linear_program" for Ising models and RBMs by maximum flows (the roof dual).
 
-For 40 labels a maximum flow takes a thirtieth of the time of the linear program for general pairs
+For 30 labels that are all coupled, a maximum flow is 18 times faster than HiGHS
 (`examples/speed/benchmark_special_kernels.py`). It also gives the half-integral solution that the
 training of `SSVMClassifier` needs.
 """
