@@ -272,3 +272,12 @@ class EliminationWork(NamedTuple):
     part: np.ndarray  # (L * R,)
     total: np.ndarray  # (L * R,)
     digits: np.ndarray  # (number of axes of the largest bucket,) int64, state of each axis
+
+
+def enumeration_work(k, m, n_states):
+    """Return scratch arrays of `enumerate_states` for k enumerated units, m others and S states."""
+    n_low = n_states.bit_length() - 1
+    return (
+        np.empty(n_low + m), np.empty(n_states), np.empty((1, n_states)), np.empty((1, n_states)),
+        np.empty((2, k + m)), np.empty((2, k + m)), np.empty((2, 1)),
+    )  # fmt: skip

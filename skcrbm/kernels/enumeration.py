@@ -28,7 +28,7 @@ from skcrbm.kernels.scalar import (
 )
 
 
-@jit
+@jit(allocates=False)
 def _tile_scores(
     inner, tile, n_low, enumerated, shifted, free, coupling, log_gain, low_score, high_score, field,
     score,
@@ -64,7 +64,7 @@ def _merge(more, count, side, r, high, total):
     elif more > top:
         total[side, r] = total[side, r] * math.exp(top - more) + count
         high[side, r] = more
-    else:
+    elif more > top - NEGLIGIBLE:
         total[side, r] += count * math.exp(more - top)
 
 
@@ -92,10 +92,17 @@ def _add_other(outer, x, i, log_gain, score, r, high, total):
                     _merge(value, 1.0, side, r, high, total)
 
 
-@jit
+@jit(allocates=False, inline=True)
+def _raise(score, low):
+    """Replace each entry of `low` (S,) by the maximum of itself and the entry of `score`."""
+    for s in range(np.uintp(score.shape[0])):
+        low[s] = max(low[s], score[s])
+
+
+@jit(allocates=False)
 def enumerate_states(
     inner, outer, enumerated, shifted, free, coupling, log_gain, low_score, high_score, weight,
-    want_statistics, state, log_partition, log_odds, pairwise,
+    work, state, log_partition, log_odds, pairwise,
 ):  # fmt: skip
     """Compute the best state, the log-sum-exp of all scores, log-odds and statistics of N rows.
 
@@ -112,22 +119,21 @@ def enumerate_states(
     log_gain : (m, S) float64, change of the fields of the other units by the low units
     low_score : (S,) scores of the pairs of low units; high_score : (2^(k - l),) of the high units
     weight : (N,) float64, weight of each row in the sum of the statistics
-    want_statistics : bool, only with sums
+    work : result of `kernels.arguments.enumeration_work`
     state : (N, k) int8 output, best state of the enumerated units, the first of them in binary
         order; may have no rows
     log_partition : (N,) output, the log-sum-exp or the maximum
     log_odds : (N, k + m), enumerated units first; only the entries that are NaN are computed
-    pairwise : (m, k) output, to which the weighted sum of P(both units on) is added
+    pairwise : (m, k) output, to which the weighted sum of P(both units on) is added, or None, if
+        the statistics are not wanted; then they are not compiled
     """
     n_rows, k = enumerated.shape
     m, n_states = log_gain.shape
     n_low = n_low_units(n_states)
-    field, score = np.empty(n_low + m), np.empty(n_states)
     # Running log-sum-exps (or maxima), stored as high + log(total): of the states that agree in
-    # the low units, of a tile and all states, and of the states with a unit off or on.
-    low_high, low_total = np.empty((1, n_states)), np.empty((1, n_states))
-    tile_high, tile_total = np.empty(1), np.empty(1)
-    high, total = np.empty((2, k + m)), np.empty((2, k + m))
+    # the low units, of the states with a unit off or on, and of a tile and all its states.
+    field, score, low_high, low_total, high, total, of_tile = work
+    tile_high, tile_total = of_tile[0], of_tile[1]
     for n in range(n_rows):
         held_high = 0
         for h in range(n_low, k):
@@ -146,11 +152,11 @@ def enumerate_states(
             _tile_scores(inner, tile, n_low, *model, field, score)
             tile_high[0], tile_total[0] = -math.inf, 0.0
             if outer == MAX:
+                _raise(score, low_high[0])
                 top, where = -math.inf, 0
-                for s in range(n_states):
-                    low_high[0, s] = max(low_high[0, s], score[s])
+                for s in range(np.uintp(n_states)):
                     if score[s] > top:
-                        top, where = score[s], s
+                        top, where = score[s], np.int64(s)
                 tile_high[0] = top
                 if top > best:
                     best, best_state = top, (tile << n_low) + where
@@ -184,18 +190,18 @@ def enumerate_states(
                 log_odds[n, r] = high[1, r] - high[0, r]
                 if outer != MAX:
                     log_odds[n, r] += math.log(total[1, r] / total[0, r])
-        if not want_statistics:
-            continue
-        for tile in range(high_score.shape[0]):
-            if tile & held_high:
-                continue
-            _tile_scores(inner, tile, n_low, *model, field, score)
-            for s in range(n_states):
-                prob = weight[n] * math.exp(score[s] - log_partition[n])
-                for i in range(m):
-                    if free[n, k + i]:
-                        x = field[n_low + i] + log_gain[i, s]
-                        joint = prob * sigmoid_pair(x, 1.0)[0]
-                        for j in range(k):
-                            if (((tile << n_low) + s) >> j) & 1:
-                                pairwise[i, j] += joint
+        if pairwise is not None:
+            for tile in range(high_score.shape[0]):
+                if tile & held_high:
+                    continue
+                _tile_scores(inner, tile, n_low, *model, field, score)
+                scale = log_partition[n]
+                for s in range(n_states):
+                    prob = weight[n] * math.exp(score[s] - scale)
+                    for i in range(m):
+                        if free[n, k + i]:
+                            x = field[n_low + i] + log_gain[i, s]
+                            joint = prob * sigmoid_pair(x, 1.0)[0]
+                            for j in range(k):
+                                if (((tile << n_low) + s) >> j) & 1:
+                                    pairwise[i, j] += joint

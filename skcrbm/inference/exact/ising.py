@@ -152,14 +152,15 @@ class _Enumeration:
 
     def _enumerate_in_logs(self, outer, rows, state, log_odds):
         """Find the best states of some rows, and compute the log-odds that are NaN."""
+        from skcrbm.kernels.arguments import enumeration_work
         from skcrbm.kernels.enumeration import enumerate_states  # imported on first use
 
         enumerated = self.enumerated[rows]
-        n, n_states = len(enumerated), len(self.low_score)
+        (n, k), n_states = enumerated.shape, len(self.low_score)
         enumerate_states(
             MAX, outer, enumerated, self.low_field[rows], self.free_units[rows], self.coupling,
-            np.empty((0, n_states)), self.low_score, self.high_score, np.ones(n), False, state,
-            np.empty(n), log_odds, np.empty((0, 0)),
+            np.empty((0, n_states)), self.low_score, self.high_score, np.ones(n),
+            enumeration_work(k, 0, n_states), state, np.empty(n), log_odds, None,
         )  # fmt: skip
 
 

@@ -333,6 +333,7 @@ def _log_enumeration(layers, inner, outer):
     Its arguments are the rows, and those arguments of the kernel that depend on the query, for all
     rows of the models.
     """
+    from skcrbm.kernels.arguments import enumeration_work
     from skcrbm.kernels.enumeration import enumerate_states  # imported on first use
 
     coupling, enumerated, free = layers.coupling, layers.enumerated, layers.free
@@ -349,7 +350,8 @@ def _log_enumeration(layers, inner, outer):
         outputs = [part[rows] if len(part) else part for part in (state, log_partition, log_odds)]
         enumerate_states(
             inner, outer, enumerated[rows], shifted[rows], free[rows], all_couplings, log_gain,
-            *scores, weight[rows], want_statistics, *outputs, pairwise,
+            *scores, weight[rows], enumeration_work(k, len(log_gain), 1 << n_low), *outputs,
+            pairwise if want_statistics else None,
         )  # fmt: skip
         if not isinstance(rows, slice):
             log_odds[rows] = outputs[2]
