@@ -17,7 +17,7 @@ and the caller computes the messages of the model as logarithms (`categorical_lo
 also stops if all weights of a product are 0, which means that the factors of the model contradict
 each other.
 
-A sweep is compiled twice: for a single lane, which needs no loops over lanes, and for any number of
+The kernel is compiled for a single lane, which needs no loops over lanes, or for any number of
 lanes. Parts for damping and for tree-reweighted messages are compiled only if they are used.
 """
 
@@ -118,7 +118,7 @@ def _contract(graph, e, sent, new, work, n_lanes):
             new[a, l] = graph.tables[graph.table[e] + a] if m == ONE else last[a, l]
 
 
-@jit(allocates=False)
+@jit(allocates=False, inline=True)
 def _through_potts(equal, other, k, sent, first, new, high, rest, n_lanes):
     """Compute the message through a Potts table.
 
@@ -141,19 +141,21 @@ def _through_potts(equal, other, k, sent, first, new, high, rest, n_lanes):
             new[a, l] = equal * x + other * (rest[l] + (high[l] - x))
 
 
-@jit(allocates=False)
-def _receive(graph, e, k, sent, work, n_lanes):
+@jit(allocates=False, inline=True)
+def _receive(graph, e, k, sent, work, general, n_lanes):
     """Write the message from the factor of edge e to its variable, with k states, to `work.new`."""
     new, slot, at = work.new, graph.slot[e], graph.table[e]
-    if graph.kind[e] == TABLE:
-        _contract(graph, e, sent, new, work, n_lanes)
-        return
+    if general is not None:
+        if graph.kind[e] == TABLE:
+            _contract(graph, e, sent, new, work, n_lanes)
+            return
+        if graph.kind[e] == POTTS:
+            equal, unequal = graph.tables[at + ONE], graph.tables[at]
+            first = graph.message_start[graph.scopes[graph.scope[e] + ONE - slot]]
+            _through_potts(equal, unequal, k, sent, first, new, work.high, work.part, n_lanes)
+            return
     other = graph.scopes[graph.scope[e] + ONE - slot]
     first = graph.message_start[other]
-    if graph.kind[e] == POTTS:
-        equal, unequal = graph.tables[at + ONE], graph.tables[at]
-        _through_potts(equal, unequal, k, sent, first, new, work.high, work.part, n_lanes)
-        return
     n_other = graph.message_start[other + ONE] - first
     row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
     for a in range(k):
@@ -168,7 +170,7 @@ def _receive(graph, e, k, sent, work, n_lanes):
                 new[a, l] += x * sent[first + b, l]
 
 
-@jit(allocates=False)
+@jit(allocates=False, inline=True)
 def _scale(k, new, high, low, n_lanes):
     """Divide a message (k, lanes) by its largest weight, and update the smallest scale."""
     for l in range(n_lanes):
@@ -184,7 +186,7 @@ def _scale(k, new, high, low, n_lanes):
             new[a, l] *= high[l]
 
 
-@jit(allocates=False)
+@jit(allocates=False, inline=True)
 def _damp(damping, factor, k, message, at, new, apart, n_lanes):
     """Replace a message (k, lanes) by a geometric mean of the old and new message.
 
@@ -341,8 +343,22 @@ def _one_lane(graph, e, k, at, message, sent, belief, start, low):
 
 
 @jit(allocates=False, inline=True)
+def _direct(graph, e, k, at, message, sent, belief, start, low, single, n_lanes):
+    """Receive a message through a table of two variables; return False if no special code does."""
+    other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
+    if k == TWO and graph.message_start[other + ONE] - graph.message_start[other] == TWO:
+        _two_states(graph, e, at, message, sent, belief, start, low, n_lanes)
+        return True
+    if single is not None:
+        _one_lane(graph, e, k, at, message, sent, belief, start, low)
+        return True
+    return False
+
+
+@jit(allocates=False, inline=True)
 def sweep(
-    graph, edge_rho, variable_rho, forward, passing, damping, factor, rows, belief, work, n_lanes
+    graph, edge_rho, variable_rho, products, forward, passing, damping, single, several, general,
+    factor, rows, belief, work, n_lanes,
 ):  # fmt: skip
     """Visit all variables once.
 
@@ -370,17 +386,19 @@ def sweep(
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
             at = graph.message_start[e]
             if receives:
+                # If no argument needs more than this, Numba leaves out the rest of the block.
+                if several is None and general is None and damping is None and edge_rho is None:
+                    _direct(graph, e, k, at, message, sent, belief, start, low, single, n_lanes)
+                    continue
+                done = False
                 if damping is None:  # noqa: SIM102, Numba leaves out only this test of None
                     if graph.kind[e] == PAIR and n_held == ZERO and plain:
-                        other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
-                        n_other = graph.message_start[other + ONE] - graph.message_start[other]
-                        if k == TWO and n_other == TWO:
-                            _two_states(graph, e, at, message, sent, belief, start, low, n_lanes)
-                            continue
-                        if n_lanes == ONE:
-                            _one_lane(graph, e, k, at, message, sent, belief, start, low)
-                            continue
-                _receive(graph, e, k, sent, work, n_lanes)
+                        done = _direct(
+                            graph, e, k, at, message, sent, belief, start, low, single, n_lanes
+                        )
+                if done:
+                    continue
+                _receive(graph, e, k, sent, work, general, n_lanes)
                 _scale(k, new, high, low, n_lanes)
                 if damping is not None:
                     _damp(damping, factor, k, message, at, new, work.apart, n_lanes)
@@ -416,9 +434,9 @@ def sweep(
         for a in range(k):
             for l in range(n_lanes):
                 belief[start + a, l] *= work.part[l]
-        if edge_rho is None:
+        if products is not None:
             _send_behind(graph, v, k, message, sent, work.behind, high, n_lanes)
-        else:
+        if edge_rho is not None:
             _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
 
 
@@ -481,8 +499,8 @@ def _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes):
 
 @jit(allocates=False)
 def pass_weights(
-    graph, edge_rho, variable_rho, variables, rows, start, options, damping, alternates, answers,
-    work,
+    graph, edge_rho, variable_rho, products, variables, rows, start, options, damping, single,
+    several, general, alternates, answers, work,
 ):  # fmt: skip
     """Pass messages for a block of models until each model is done.
 
@@ -493,12 +511,16 @@ def pass_weights(
     edge_rho : (E,) weight of each edge's factor, or None for sum-product messages
         A kernel that gets None is compiled without the parts for the missing argument.
     variable_rho : (n,) weight of the factors of each variable, 1 if they differ; or None
+    products : None for tree-reweighted messages, otherwise True
     variables : (E,) uintp variable of each edge
     rows : WeightRows
     start : (S, lanes or 0) beliefs that free variables send before the first sweep; if `start` is
         empty, they send the products of their weights and messages
     options : CategoricalOptions
     damping : share of the old log-messages that is kept, or None without damping
+    single : True if the block has a single model, which needs no loops over lanes; otherwise None
+    several : None if the block has a single model, otherwise True
+    general : True, or None if all factors are tables of two variables, but not Potts tables
     alternates : bool, True if every second sweep goes backward
     answers : WeightAnswers
     work : WeightWork
@@ -518,15 +540,15 @@ def pass_weights(
         passing, n_swept = iteration >= 0, n_lanes
         for l in range(n_lanes):
             work.apart[l] = 0.0
-        if n_lanes == ONE:
+        if single is not None:
             sweep(
-                graph, edge_rho, variable_rho, forward, passing, damping, factor, rows, after, work,
-                ONE,
+                graph, edge_rho, variable_rho, products, forward, passing, damping, single, several,
+                general, factor, rows, after, work, ONE,
             )  # fmt: skip
-        else:
+        if several is not None:
             sweep(
-                graph, edge_rho, variable_rho, forward, passing, damping, factor, rows, after, work,
-                n_lanes,
+                graph, edge_rho, variable_rho, products, forward, passing, damping, single, several,
+                general, factor, rows, after, work, n_lanes,
             )  # fmt: skip
         if passing:
             _changes(after, before, factor, work.change, work.apart, n_lanes)

@@ -275,7 +275,7 @@ def _scale(x, factor, out):
         out[i] = max(x[i], 0.0) * factor
 
 
-@functools.partial(kernel_dispatcher, by_precision=None, allocates=True, inline=False)
+@functools.partial(kernel_dispatcher, by_precision=None, allocates=False, inline=False)
 def _scale_by(x, factor, out):
     _scale(x, 2 if factor is None else factor, out)
 

@@ -1,13 +1,13 @@
 """Mean field by coordinate ascent, on factor graphs whose variables have any number of states.
 
 The models of a block have the same factors and lie side by side, as SIMD lanes. The variables are
-visited by ascending index. A visited variable
-adds its own log-weights and the expected log-weights of its factors, given the probabilities of the
-other variables. Its probabilities are then proportional to the exponentials of these sums.
+visited by ascending index. A visited variable adds its own log-weights and the expected log-weights
+of its factors, given the probabilities of the other variables. Its probabilities are then
+proportional to the exponentials of these sums.
 
 The expectation of a table of two variables a, b is a sum of products ``q_a q_b t_ab``. Since
 probabilities add up to 1, it is enough to sum over the states from 1 on, if the terms of states 0
-are subtracted from the table and added to the variables' own log-weights (`reduced_pairs`). So two
+are subtracted from the table and added to the variables' own log-weights. So two
 states take a single product. An entry of weight 0 counts as the log-weight ``-cost``.
 
 The weights of an OR are not stored as a table. Let p be the probability that all its inputs are 0.
@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.kernels.arguments import ONE, OR, PAIR, POTTS, ZERO
-from skcrbm.kernels.exponentials import exp_in_place, log_in_place
+from skcrbm.kernels.arguments import ONE, OR, PAIR, TABLE, ZERO
+from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 
 # Probabilities below this number are replaced by 0.
@@ -61,9 +61,7 @@ class MeanFieldAnswers(NamedTuple):
     """Arrays with a row for each model of a block, which `mean_field` fills in."""
 
     n_iter: np.ndarray  # (lanes,) number of iterations
-    # (lanes,) bool; False if the entries of weight 0 of a factor have a probability above 0.001
-    converged: np.ndarray
-    log_partition: np.ndarray  # (lanes,) lower bound of log Z
+    converged: np.ndarray  # (lanes,) bool, True for models that have converged
     trace: np.ndarray  # (lanes, max_iter or 0) largest change of a probability in each iteration
 
 
@@ -103,11 +101,8 @@ def _add_potts(graph, e, k, belief, sums, n_lanes):
 
 
 @jit(allocates=False)
-def _add_table(graph, e, cost, belief, sums, impossible, p, digits, n_lanes):
-    """Add the expected log-weights of a table, and to `impossible` the entries of weight 0.
-
-    `impossible` (lanes,) gets the probability of these entries.
-    """
+def _add_table(graph, e, cost, belief, sums, p, digits, n_lanes):
+    """Add the expected log-weights of a table."""
     scope, m, slot = graph.scope[e], graph.arity[e], graph.slot[e]
     size = ONE
     for j in range(m):
@@ -123,10 +118,8 @@ def _add_table(graph, e, cost, belief, sums, impossible, p, digits, n_lanes):
                     p[l] *= belief[state, l]
         x, to = graph.tables[graph.table[e] + s], digits[slot] * n_lanes
         if x == -math.inf:
-            state = graph.first[scope + slot] + digits[slot]
             for l in range(n_lanes):
                 sums[to + l] -= p[l] * cost[l]
-                impossible[l] += p[l] * belief[state, l]
         else:
             for l in range(n_lanes):
                 sums[to + l] += x * p[l]
@@ -194,9 +187,6 @@ def _normalise(k, start, sums, belief, high, part, change, n_lanes):
 
     `sums` (k * lanes,) holds the log-weights, which are overwritten.
     """
-    if k == ONE + ONE:
-        _normalise_two(start, sums, belief, part, change, n_lanes)
-        return
     for l in range(n_lanes):
         high[l] = max(sums[l], sums[n_lanes + l]) if k > ONE else sums[l]
         part[l] = 0.0
@@ -222,7 +212,7 @@ def _normalise(k, start, sums, belief, high, part, change, n_lanes):
 
 
 @jit(allocates=False)
-def _visit(graph, v, models, work, off, digits, n_lanes):
+def _visit(graph, v, models, work, off, digits, general, n_lanes):
     """Compute the log-weights of the states of a variable, given all other variables."""
     own, cost, _, belief, _, _ = models
     sums, start = work.sums, graph.state_start[v]
@@ -234,13 +224,14 @@ def _visit(graph, v, models, work, off, digits, n_lanes):
         kind = graph.kind[e]
         if kind == PAIR:
             _add_pair(graph, e, k, belief, sums, n_lanes)
-        elif kind == POTTS:
-            _add_potts(graph, e, k, belief, sums, n_lanes)
         elif kind >= OR:
             if off is not None:
                 _add_logic(graph, e, cost, belief, off, sums, n_lanes)
-        elif digits is not None:
-            _add_table(graph, e, cost, belief, sums, work.high, work.part, digits, n_lanes)
+        elif kind == TABLE:
+            if digits is not None:
+                _add_table(graph, e, cost, belief, sums, work.part, digits, n_lanes)
+        elif general is not None:
+            _add_potts(graph, e, k, belief, sums, n_lanes)
 
 
 @jit(allocates=False)
@@ -255,64 +246,30 @@ def _move_inputs(graph, v, sign, belief, off, n_lanes):
 
 
 @jit(allocates=False)
-def _add_violation(graph, e, cost, belief, off, impossible, order, answers, n_lanes):
-    """Set `impossible` to the probability that an OR or AND is violated, and subtract its cost."""
-    _all_off(graph, e, belief, off, n_lanes)
-    last, kind = graph.scope[e] + graph.arity[e] - ONE, graph.kind[e]
-    yes = graph.first[last] + (ONE if kind == OR else ZERO)
-    no = graph.first[last] + (ZERO if kind == OR else ONE)
-    for l in range(n_lanes):
-        p = math.exp(min(off[graph.table[e], l], 0.0))
-        impossible[l] = belief[yes, l] * p + belief[no, l] * (1.0 - p)
-        answers.log_partition[order[l]] -= cost[l] * impossible[l]
+def _drop_done(iteration, tol, models, answers, change, n_lanes):
+    """Move models that have converged to the last lanes; return the number of the other models."""
+    own, cost, _, belief, total, order = models
+    n_left = n_lanes
+    for i in range(n_lanes):
+        l = n_lanes - ONE - i
+        m = order[l]
+        if answers.trace.shape[1]:
+            answers.trace[m, iteration] = change[l]
+        if change[l] < tol:
+            answers.n_iter[m] = iteration + 1
+            answers.converged[m] = True
+            n_left -= ONE
+            if l < n_left:
+                order[l], order[n_left] = order[n_left], order[l]
+                cost[l], cost[n_left] = cost[n_left], cost[l]
+                for array in (own, belief, total):
+                    for s in range(np.uintp(array.shape[0])):
+                        array[s, l], array[s, n_left] = array[s, n_left], array[s, l]
+    return n_left
 
 
 @jit(allocates=False)
-def _finish(graph, models, answers, work, off, digits, n_lanes):
-    """Compute the bound of log Z, and the probability of entries of weight 0."""
-    own, cost, _, belief, _, order = models
-    sums, part, impossible, worst = work.sums, work.part, work.high, work.change
-    for l in range(n_lanes):
-        answers.log_partition[order[l]] = worst[l] = 0.0
-    for v in range(np.uintp(graph.edge_start.shape[0] - 1)):
-        start = graph.state_start[v]
-        k = graph.state_start[v + ONE] - start
-        for s in range(start, start + k):
-            for l in range(n_lanes):
-                part[l] = belief[s, l]
-            log_in_place(part, n_lanes)
-            for l in range(n_lanes):
-                if belief[s, l] > 0.0:
-                    answers.log_partition[order[l]] += belief[s, l] * (own[s, l] - part[l])
-        for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
-            if graph.slot[e] != ZERO:
-                continue
-            kind = graph.kind[e]
-            for a in range(k * n_lanes):
-                sums[a] = 0.0
-            for l in range(n_lanes):
-                impossible[l] = 0.0
-            if kind == PAIR:
-                _add_pair(graph, e, k, belief, sums, n_lanes)
-            elif kind == POTTS:
-                _add_potts(graph, e, k, belief, sums, n_lanes)
-            elif kind >= OR:
-                if off is not None:
-                    _add_violation(graph, e, cost, belief, off, impossible, order, answers, n_lanes)
-            elif digits is not None:
-                _add_table(graph, e, cost, belief, sums, impossible, part, digits, n_lanes)
-            for a in range(k):
-                for l in range(n_lanes):
-                    here = belief[start + a, l] * sums[a * n_lanes + l]
-                    answers.log_partition[order[l]] += here
-            for l in range(n_lanes):
-                worst[l] = max(worst[l], impossible[l])
-    for l in range(n_lanes):
-        answers.converged[order[l]] &= worst[l] < 1e-3
-
-
-@jit(allocates=False)
-def mean_field(graph, models, max_iter, tol, answers, work, off, digits):
+def mean_field(graph, models, max_iter, tol, answers, work, off, digits, general):
     """Run coordinate ascent on a block of models until each model has converged.
 
     Parameters
@@ -323,22 +280,15 @@ def mean_field(graph, models, max_iter, tol, answers, work, off, digits):
     off : scratch array (number of OR and AND factors, lanes) for the log-probability that all
         inputs are off, or None without these factors
     digits : scratch array of uintp, (largest number of variables of a TABLE,), or None without them
-        A kernel that gets None is compiled without the parts for the missing factors.
+    general : True, or None if all variables have two states
+        A kernel that gets None is compiled without the parts for other factors and variables.
     """
-    own, cost, settled, belief, total, order = models
-    sums, change, n_models = work.sums, work.change, np.uintp(belief.shape[1])
-    n_lanes = n_models
-    for l in range(n_models):
+    _, _, settled, belief, total, order = models
+    sums, change, n_lanes = work.sums, work.change, np.uintp(belief.shape[1])
+    for l in range(n_lanes):
         order[l] = l
         answers.n_iter[l] = max_iter
-    for v in range(np.uintp(graph.edge_start.shape[0] - 1)):
-        start = graph.state_start[v]
-        k = graph.state_start[v + ONE] - start
-        for a in range(k):
-            for l in range(n_lanes):
-                sums[a * n_lanes + l] = total[start + a, l]
-        _normalise(k, start, sums, belief, work.high, work.part, change, n_lanes)
-    for iteration in range(max_iter):
+    for iteration in range(-1, max_iter):  # -1: compute the first beliefs
         for l in range(n_lanes):
             change[l] = 0.0
         if off is not None:
@@ -346,36 +296,30 @@ def mean_field(graph, models, max_iter, tol, answers, work, off, digits):
                 if graph.slot[e] == ZERO and graph.kind[e] >= OR:
                     _all_off(graph, e, belief, off, n_lanes)
         for v in range(np.uintp(graph.edge_start.shape[0] - 1)):
-            if settled[v]:
-                continue
             start = graph.state_start[v]
             k = graph.state_start[v + ONE] - start
-            _visit(graph, v, models, work, off, digits, n_lanes)
-            for a in range(k):
-                for l in range(n_lanes):
-                    total[start + a, l] = sums[a * n_lanes + l]
-            if off is not None:
-                _move_inputs(graph, v, -1.0, belief, off, n_lanes)
-            _normalise(k, start, sums, belief, work.high, work.part, change, n_lanes)
+            if iteration < 0:
+                for a in range(k):
+                    for l in range(n_lanes):
+                        sums[a * n_lanes + l] = total[start + a, l]
+            elif settled[v]:
+                continue
+            else:
+                _visit(graph, v, models, work, off, digits, general, n_lanes)
+                for a in range(k):
+                    for l in range(n_lanes):
+                        total[start + a, l] = sums[a * n_lanes + l]
+                if off is not None:
+                    _move_inputs(graph, v, -1.0, belief, off, n_lanes)
+            if general is None:  # noqa: SIM114, Numba leaves out only this test of None
+                _normalise_two(start, sums, belief, work.part, change, n_lanes)
+            elif k == ONE + ONE:
+                _normalise_two(start, sums, belief, work.part, change, n_lanes)
+            else:
+                _normalise(k, start, sums, belief, work.high, work.part, change, n_lanes)
             if off is not None:
                 _move_inputs(graph, v, 1.0, belief, off, n_lanes)
-        n_left = n_lanes
-        for i in range(n_lanes):
-            l = n_lanes - ONE - i
-            m = order[l]
-            if answers.trace.shape[1]:
-                answers.trace[m, iteration] = change[l]
-            if change[l] < tol:
-                answers.n_iter[m] = iteration + 1
-                answers.converged[m] = True
-                n_left -= ONE
-                if l < n_left:
-                    order[l], order[n_left] = order[n_left], order[l]
-                    cost[l], cost[n_left] = cost[n_left], cost[l]
-                    for array in (own, belief, total):
-                        for s in range(np.uintp(array.shape[0])):
-                            array[s, l], array[s, n_left] = array[s, n_left], array[s, l]
-        n_lanes = n_left
-        if n_left == ZERO:
+        if iteration >= 0:
+            n_lanes = _drop_done(iteration, tol, models, answers, change, n_lanes)
+        if n_lanes == ZERO:
             break
-    _finish(graph, models, answers, work, off, digits, n_models)

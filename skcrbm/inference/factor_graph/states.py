@@ -21,6 +21,7 @@ from skcrbm.inference.factor_graph.appearance import factor_appearance
 from skcrbm.inference.methods._messages import Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.arguments import (
+    PAIR,
     CategoricalAnswers,
     CategoricalModels,
     CategoricalOptions,
@@ -103,6 +104,8 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
     """
     edge_rho, variable_rho = (None, None) if rho is None else rho
     alternates = rho is None or graph.is_forest
+    products = True if rho is None else None
+    general = True if (weights.kind != PAIR).any() else None
 
     def as_lanes(array, rows):
         return np.array(array[rows].T, order="C")
@@ -120,9 +123,10 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
         )
         first = empty if start is None else as_lanes(start, rows)
         work = graph.lanes(n)
+        single, several = (True, None) if n == 1 else (None, True)
         pass_weights(
-            weights, edge_rho, variable_rho, graph.variables, block, first, options,
-            options.damping or None, alternates, found, work,
+            weights, edge_rho, variable_rho, products, graph.variables, block, first, options,
+            options.damping or None, single, several, general, alternates, found, work,
         )  # fmt: skip
         for array, lanes in (
             (models.message, block.message), (models.sent, block.sent),
