@@ -357,7 +357,7 @@ def _direct(graph, e, k, at, message, sent, belief, start, low, single, n_lanes)
 
 @jit(allocates=False, inline=True)
 def sweep(
-    graph, edge_rho, variable_rho, products, forward, passing, damping, single, several, general,
+    graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic, general,
     factor, rows, belief, work, n_lanes,
 ):  # fmt: skip
     """Visit all variables once.
@@ -386,8 +386,7 @@ def sweep(
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
             at = graph.message_start[e]
             if receives:
-                # If no argument needs more than this, Numba leaves out the rest of the block.
-                if several is None and general is None and damping is None and edge_rho is None:
+                if generic is None:
                     _direct(graph, e, k, at, message, sent, belief, start, low, single, n_lanes)
                     continue
                 done = False
@@ -436,7 +435,7 @@ def sweep(
                 belief[start + a, l] *= work.part[l]
         if products is not None:
             _send_behind(graph, v, k, message, sent, work.behind, high, n_lanes)
-        if edge_rho is not None:
+        if variable_rho is not None:
             _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
 
 
@@ -500,7 +499,7 @@ def _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes):
 @jit(allocates=False)
 def pass_weights(
     graph, edge_rho, variable_rho, products, variables, rows, start, options, damping, single,
-    several, general, alternates, answers, work,
+    several, generic, general, alternates, answers, work,
 ):  # fmt: skip
     """Pass messages for a block of models until each model is done.
 
@@ -508,9 +507,10 @@ def pass_weights(
     ----------
     graph : CategoricalGraph
         Tables are weights, raised to the power 1 / rho.
-    edge_rho : (E,) weight of each edge's factor, or None for sum-product messages
+    edge_rho : (E,) weight of each edge's factor, or None if it is in `variable_rho`
         A kernel that gets None is compiled without the parts for the missing argument.
-    variable_rho : (n,) weight of the factors of each variable, 1 if they differ; or None
+    variable_rho : (n,) weight of the factors of each variable, 1 if they differ; or None for
+        sum-product messages
     products : None for tree-reweighted messages, otherwise True
     variables : (E,) uintp variable of each edge
     rows : WeightRows
@@ -520,6 +520,9 @@ def pass_weights(
     damping : share of the old log-messages that is kept, or None without damping
     single : True if the block has a single model, which needs no loops over lanes; otherwise None
     several : None if the block has a single model, otherwise True
+    generic : True, or None if `_direct` can receive all messages: the factors are tables of two
+        variables with one weight per variable, and there is a single model, or the variables have
+        two states and are free; messages are not damped
     general : True, or None if all factors are tables of two variables, but not Potts tables
     alternates : bool, True if every second sweep goes backward
     answers : WeightAnswers
@@ -542,12 +545,12 @@ def pass_weights(
             work.apart[l] = 0.0
         if single is not None:
             sweep(
-                graph, edge_rho, variable_rho, products, forward, passing, damping, single, several,
+                graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic,
                 general, factor, rows, after, work, ONE,
             )  # fmt: skip
         if several is not None:
             sweep(
-                graph, edge_rho, variable_rho, products, forward, passing, damping, single, several,
+                graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic,
                 general, factor, rows, after, work, n_lanes,
             )  # fmt: skip
         if passing:

@@ -318,14 +318,15 @@ class _Tables(NamedTuple):
         """Mask (F,) of the Potts tables.
 
         In a Potts table, the log-weight depends only on whether the states of the two variables are
-        equal.
+        equal. Tables of equal log-weights, with which a fit may begin, do not count.
         """
         k = self.shape[0]
         if len(self.shape) != 2 or k < 3 or self.shape[1] != k:
             return np.zeros(len(self.logs), bool)
         equal = np.eye(k, dtype=bool).ravel()
         on, off = self.logs[:, equal], self.logs[:, ~equal]
-        return (on == on[:, :1]).all(axis=1) & (off == off[:, :1]).all(axis=1)
+        same = (on == on[:, :1]).all(axis=1) & (off == off[:, :1]).all(axis=1)
+        return same & (on[:, 0] != off[:, 0])
 
 
 def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray | None:

@@ -106,6 +106,10 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
     alternates = rho is None or graph.is_forest
     products = True if rho is None else None
     general = True if (weights.kind != PAIR).any() else None
+    uniform = rho is None or (variable_rho[np.diff(weights.edge_start) > 0] < 1.0).all()
+    mixed_rho = None if uniform else edge_rho
+    simple = uniform and general is None and options.damping == 0
+    two_states = (graph.energy.n_states == 2).all()
 
     def as_lanes(array, rows):
         return np.array(array[rows].T, order="C")
@@ -124,9 +128,11 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
         first = empty if start is None else as_lanes(start, rows)
         work = graph.lanes(n)
         single, several = (True, None) if n == 1 else (None, True)
+        direct = simple and (n == 1 or (two_states and not block.held.any()))
         pass_weights(
-            weights, edge_rho, variable_rho, products, graph.variables, block, first, options,
-            options.damping or None, single, several, general, alternates, found, work,
+            weights, mixed_rho, variable_rho, products, graph.variables, block, first, options,
+            options.damping or None, single, several, None if direct else True, general, alternates,
+            found, work,
         )  # fmt: skip
         for array, lanes in (
             (models.message, block.message), (models.sent, block.sent),
