@@ -318,9 +318,12 @@ def _two_states(graph, e, at, message, sent, belief, start, low, n_lanes):
 
 
 @jit(allocates=False, inline=True)
-def _one_lane(graph, e, k, at, message, sent, belief, start, low):
-    """Do the same as `_two_states` for variables with any number of states, but a single lane."""
-    slot, place = graph.slot[e], graph.table[e]
+def _one_lane(graph, e, k, at, message, sent, belief, start, damping, factor, work):
+    """Do the same as `_two_states` for variables with any number of states, but a single lane.
+
+    Messages may be damped, see `_damp`.
+    """
+    slot, place, new, low, apart = graph.slot[e], graph.table[e], work.new, work.low, work.apart
     other = graph.scopes[graph.scope[e] + ONE - slot]
     first = graph.message_start[other]
     n_other = graph.message_start[other + ONE] - first
@@ -331,26 +334,39 @@ def _one_lane(graph, e, k, at, message, sent, belief, start, low):
         for b in range(n_other):
             total += graph.tables[entry] * sent[first + b, ZERO]
             entry += across
-        message[at + a, ZERO] = total
+        new[a, ZERO] = total
         top = max(top, total)
     low[ZERO] = min(low[ZERO], top)
     scale = 1.0 / top if top > 0.0 else 0.0
+    if damping is not None:
+        top = 0.0
+        for a in range(k):
+            x, y = scale * new[a, ZERO], message[at + a, ZERO]
+            apart[ZERO] = max(apart[ZERO], max(x - factor * y, y - factor * x))
+            x = math.sqrt(x * y) if damping == 0.5 else x ** (1.0 - damping) * y**damping
+            new[a, ZERO] = x
+            top = max(top, x)
+        low[ZERO] = min(low[ZERO], top)
+        scale = 1.0 / top if top > 0.0 else 0.0
     for a in range(k):
-        x, y = scale * message[at + a, ZERO], belief[start + a, ZERO]
+        x, y = scale * new[a, ZERO], belief[start + a, ZERO]
         message[at + a, ZERO] = x
         sent[at + a, ZERO] = y
         belief[start + a, ZERO] = x * y
 
 
 @jit(allocates=False, inline=True)
-def _direct(graph, e, k, at, message, sent, belief, start, low, single, n_lanes):
+def _direct(
+    graph, e, k, at, message, sent, belief, start, damping, factor, single, work, n_lanes
+):  # fmt: skip
     """Receive a message through a table of two variables; return False if no special code does."""
-    other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
-    if k == TWO and graph.message_start[other + ONE] - graph.message_start[other] == TWO:
-        _two_states(graph, e, at, message, sent, belief, start, low, n_lanes)
-        return True
+    if damping is None:
+        other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
+        if k == TWO and graph.message_start[other + ONE] - graph.message_start[other] == TWO:
+            _two_states(graph, e, at, message, sent, belief, start, work.low, n_lanes)
+            return True
     if single is not None:
-        _one_lane(graph, e, k, at, message, sent, belief, start, low)
+        _one_lane(graph, e, k, at, message, sent, belief, start, damping, factor, work)
         return True
     return False
 
@@ -387,16 +403,18 @@ def sweep(
             at = graph.message_start[e]
             if receives:
                 if generic is None:
-                    _direct(graph, e, k, at, message, sent, belief, start, low, single, n_lanes)
+                    _direct(
+                        graph, e, k, at, message, sent, belief, start, damping, factor, single,
+                        work, n_lanes,
+                    )  # fmt: skip
                     continue
-                done = False
-                if damping is None:  # noqa: SIM102, Numba leaves out only this test of None
-                    if graph.kind[e] == PAIR and n_held == ZERO and plain:
-                        done = _direct(
-                            graph, e, k, at, message, sent, belief, start, low, single, n_lanes
-                        )
-                if done:
-                    continue
+                if graph.kind[e] == PAIR and n_held == ZERO and plain:
+                    done = _direct(
+                        graph, e, k, at, message, sent, belief, start, damping, factor, single,
+                        work, n_lanes,
+                    )  # fmt: skip
+                    if done:
+                        continue
                 _receive(graph, e, k, sent, work, general, n_lanes)
                 _scale(k, new, high, low, n_lanes)
                 if damping is not None:
@@ -522,7 +540,7 @@ def pass_weights(
     several : None if the block has a single model, otherwise True
     generic : True, or None if `_direct` can receive all messages: the factors are tables of two
         variables with one weight per variable, and there is a single model, or the variables have
-        two states and are free; messages are not damped
+        two states and are free and messages are not damped
     general : True, or None if all factors are tables of two variables, but not Potts tables
     alternates : bool, True if every second sweep goes backward
     answers : WeightAnswers

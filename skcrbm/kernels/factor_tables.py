@@ -15,6 +15,10 @@ the second half is computed from this small table, by summing out the other vari
 to the first half are computed in the same way. The messages to all k variables take about 3 * 2^k
 multiplications and additions.
 
+The kernel `categorical_weights` computes the same answers for variables with two states. On a
+lattice of 30 x 30 variables it takes 1.6 times as long (one model) or 1.7 times as long (16
+models), although its sweeps need fewer iterations.
+
 A clamped variable has the field ``1 : 0`` or ``0 : 1``, which needs no special code because all
 entries of the tables are positive. `factor_logs` processes tables with zeros.
 """

@@ -108,7 +108,7 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
     general = True if (weights.kind != PAIR).any() else None
     uniform = rho is None or (variable_rho[np.diff(weights.edge_start) > 0] < 1.0).all()
     mixed_rho = None if uniform else edge_rho
-    simple = uniform and general is None and options.damping == 0
+    simple, undamped = uniform and general is None, options.damping == 0
     two_states = (graph.energy.n_states == 2).all()
 
     def as_lanes(array, rows):
@@ -128,7 +128,7 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
         first = empty if start is None else as_lanes(start, rows)
         work = graph.lanes(n)
         single, several = (True, None) if n == 1 else (None, True)
-        direct = simple and (n == 1 or (two_states and not block.held.any()))
+        direct = simple and (n == 1 or (two_states and undamped and not block.held.any()))
         pass_weights(
             weights, mixed_rho, variable_rho, products, graph.variables, block, first, options,
             options.damping or None, single, several, None if direct else True, general, alternates,
