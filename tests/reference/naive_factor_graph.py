@@ -170,11 +170,7 @@ def naive_graph_mean_field(energy, n, n_iter):
     """Beliefs and bound after sweeps over the variables, of a model without zeros."""
     parts = factor_tables(energy)
     field = energy.field[n].astype(float)
-    own = field.copy()
-    for scope, table in parts:
-        if len(scope) == 1:
-            own[scope[0]] += table[1] - table[0]
-    on = 1 / (1 + np.exp(-own))
+    on = 1 / (1 + np.exp(-field))
 
     def expected(scope, table, fixed=None, value=0):
         total = 0.0
