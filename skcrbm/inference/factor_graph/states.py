@@ -106,7 +106,8 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
     alternates = rho is None or graph.is_forest
     products = True if rho is None else None
     general = True if (weights.kind != PAIR).any() else None
-    uniform = rho is None or (variable_rho[np.diff(weights.edge_start) > 0] < 1.0).all()
+    coupled = np.diff(weights.edge_start) > 0
+    uniform = variable_rho is None or (variable_rho[coupled] < 1.0).all()
     mixed_rho = None if uniform else edge_rho
     simple, undamped = uniform and general is None, options.damping == 0
     two_states = (graph.energy.n_states == 2).all()
