@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from reference import conformance
-from reference.dtypes import DTYPES
+from reference.dtypes import DTYPES, float32_test
 
 from skcrbm.energies import LayeredEnergy, LayeredStructure
 from skcrbm.inference import SumProduct, infer
@@ -111,6 +111,7 @@ def test_what_the_solvers_lack_is_refused():
         many.hidden_given_visible(np.zeros((4, 1)))
 
 
+@float32_test
 @pytest.mark.parametrize("name", ["sum_product", "tree_reweighted"])
 @pytest.mark.parametrize("scale", [30.0, 60.0])
 def test_strong_couplings_in_float32(name, scale):

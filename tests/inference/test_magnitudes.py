@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.dtypes import float32_test
 from reference.integer_scores import IntegerScores
 from reference.random_models import random_ising, random_rbm
 
@@ -126,6 +127,7 @@ def test_couplings_and_fields_that_are_no_numbers(value):
         infer(energy.with_fields(*fields))
 
 
+@float32_test
 def test_the_limit_is_served_in_float32():
     energy = RBMEnergy(*(np.float32(a) for a in ([[1.0]], [1e30], [0.0])))
     np.testing.assert_allclose(infer(energy).marginals, [[1.0, 0.731]], atol=1e-3)

@@ -4,6 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
+from reference.dtypes import DTYPES
 from reference.energy_cases import make_ising
 
 from skcrbm.datasets import make_ising_lattice
@@ -41,7 +42,7 @@ def both_storages(energy):
 # --------------------------------------------------------------------- storage
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_storages_hold_the_same_model(dtype):
     dense = random_evidence(make_ising(0, 4, 1.0, dtype, 6, edges=np.tri(6, k=2)))
     dense, sparse = both_storages(dense)
@@ -167,7 +168,7 @@ def with_kernel(monkeypatch, n_lanes, ask):
         return ask()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("damping", [0.0, 0.5])
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("n_lanes", [1, 8, 50])
@@ -252,7 +253,7 @@ def test_strong_models_are_finite_in_both_storages(scale):
 
 
 @pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_perturbed_maxima_of_a_matrix_and_of_edges(dtype, held):
     """Sample i of a model has random numbers of its own, whatever the number of samples."""
     energy = make_ising(7, 1, 0.5, dtype, 6)
