@@ -667,7 +667,19 @@ if TYPE_CHECKING:
     SparseIsingEnergy = IsingEnergy
 else:
 
-    class SparseIsingEnergy:
+    class _StoredAsEdges(type):
+        """Let `isinstance` find the energies that `SparseIsingEnergy` makes.
+
+        All other attributes of `SparseIsingEnergy` are attributes of `IsingEnergy`.
+        """
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, IsingEnergy) and instance.couplings_are_sparse
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(IsingEnergy, name)
+
+    class SparseIsingEnergy(metaclass=_StoredAsEdges):
         """Constructor of an `IsingEnergy` whose couplings are stored as the edges of a graph.
 
         The score is ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L, with the sum

@@ -8,6 +8,7 @@ from reference.dtypes import DTYPES
 from reference.energy_cases import make_ising
 
 from skcrbm.datasets import make_ising_lattice
+from skcrbm.decoding import decoders_for
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy
 from skcrbm.inference import (
     InferenceResult,
@@ -73,6 +74,9 @@ def test_the_argument_chooses_the_storage():
     assert IsingEnergy(sparse.coupling).couplings_are_sparse
     assert not IsingEnergy(matrix).couplings_are_sparse
     np.testing.assert_array_equal(IsingEnergy(matrix).field, np.zeros((1, 3)))
+    assert isinstance(sparse, SparseIsingEnergy)
+    assert not isinstance(IsingEnergy(matrix), SparseIsingEnergy)
+    assert "map" in decoders_for(SparseIsingEnergy)
 
 
 def test_a_matrix_that_is_too_large_is_refused():
