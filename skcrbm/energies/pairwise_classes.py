@@ -43,13 +43,3 @@ def closing_factors(nodes: np.ndarray, closed: np.ndarray) -> TableFactors:
     `closed` (n, K) is True for the states that the variables in `nodes` (n,) must not have.
     """
     return TableFactors(nodes[:, None], np.where(closed, -np.inf, 0.0))
-
-
-def two_classes(scores: np.ndarray, edges: np.ndarray, tables: np.ndarray) -> FactorGraphEnergy:
-    """Return the model of `pairwise_classes` for K = 2 as a binary graph.
-
-    The score of a state in this model differs from the score in the model of `pairwise_classes` by
-    a constant.
-    """
-    factors = [TableFactors(edges, tables)] if len(edges) else []
-    return FactorGraphEnergy(factors, scores[:, 1] - scores[:, 0], n_variables=len(scores))

@@ -34,6 +34,8 @@ from skcrbm.kernels.jit import jit
 SMALL = 1e-10
 # If the largest weight of a product is below this number, important weights may have underflowed.
 SMALLEST = 1e-150
+# A product of the messages to a variable with tree weights is scaled after so many messages.
+_IN_A_PRODUCT = np.uintp(16)
 TWO = np.uintp(2)
 
 
@@ -186,18 +188,35 @@ def _scale(k, new, high, low, n_lanes):
             new[a, l] *= high[l]
 
 
+@jit(allocates=False)
+def _scale_rows(start, k, rows, high, n_lanes):
+    """Divide the rows `start` to ``start + k - 1`` by their largest entry in each lane."""
+    for l in range(n_lanes):
+        high[l] = 0.0
+    for a in range(k):
+        for l in range(n_lanes):
+            high[l] = max(high[l], rows[start + a, l])
+    for l in range(n_lanes):
+        high[l] = 1.0 / high[l] if high[l] > 0.0 else 1.0
+    for a in range(k):
+        for l in range(n_lanes):
+            rows[start + a, l] *= high[l]
+
+
 @jit(allocates=False, inline=True)
-def _damp(damping, factor, k, message, at, new, apart, n_lanes):
+def _damp(damping, factor, k, message, at, new, held, v, apart, n_lanes):
     """Replace a message (k, lanes) by a geometric mean of the old and new message.
 
     In the mean, the old message, which begins at the row `at`, has the weight `damping`. `apart`
     becomes positive if the ratio of a new to an old weight is below ``1 / factor`` or above
-    `factor`: changes of two damped messages may cancel in a belief.
+    `factor`: changes of two damped messages may cancel in a belief. Lanes in which the variable v
+    is held do not count, because they keep the old message.
     """
     for a in range(k):
         for l in range(n_lanes):
             x, y = new[a, l], message[at + a, l]
-            apart[l] = max(apart[l], max(x - factor * y, y - factor * x))
+            far = max(x - factor * y, y - factor * x)
+            apart[l] = max(apart[l], 0.0 if held[v, l] else far)
         if damping == 0.5:
             for l in range(n_lanes):
                 new[a, l] = math.sqrt(new[a, l] * message[at + a, l])
@@ -401,6 +420,10 @@ def sweep(
                 belief[start + a, l] = 1.0 if power < 1.0 else own[start + a, l]
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
             at = graph.message_start[e]
+            if variable_rho is not None:
+                number = (e - graph.edge_start[v] + ONE) % _IN_A_PRODUCT
+                if power < 1.0 and number == ZERO:
+                    _scale_rows(start, k, belief, high, n_lanes)
             if receives:
                 if generic is None:
                     _direct(
@@ -418,7 +441,9 @@ def sweep(
                 _receive(graph, e, k, sent, work, general, n_lanes)
                 _scale(k, new, high, low, n_lanes)
                 if damping is not None:
-                    _damp(damping, factor, k, message, at, new, work.apart, n_lanes)
+                    _damp(
+                        damping, factor, k, message, at, new, held, v, work.apart, n_lanes
+                    )  # fmt: skip
                     _scale(k, new, high, low, n_lanes)
                 for a in range(k):
                     if n_held == ZERO:

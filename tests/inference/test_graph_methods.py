@@ -17,6 +17,7 @@ from skcrbm.inference import (
     infer,
     sample,
 )
+from skcrbm.inference.factor_graph import states
 from skcrbm.inference.factor_graph._flat_graph import flat_graph
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
 from skcrbm.inference.factor_graph._state_graph import StateGraph
@@ -92,6 +93,45 @@ def test_tree_weights():
     exact = infer(tree, "exact", returns="log_partition").log_partition
     found = infer(tree, TreeReweighted(tol=1e-11), returns="log_partition").log_partition
     np.testing.assert_allclose(found, exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["tree_reweighted", "sum_product"])
+def test_damped_models_with_different_clamps_converge_as_alone(method):
+    """A lane in which a variable is held receives no message, so its old message is settled."""
+    coupling = np.array([[0, 0.5, 0], [0.5, 0, -0.3], [0, -0.3, 0]])
+    field = np.random.default_rng(0).normal(size=(4, 3))
+    clamp = np.full((4, 3), np.nan)
+    clamp[0, 0], clamp[1, 2] = 1, 0
+
+    def solved(rows):
+        graph = FactorGraphEnergy.from_energy(IsingEnergy(coupling, field[rows])).with_states()
+        return infer(graph, method, damping=0.5, max_iter=200, clamp=clamp[rows])
+
+    found = solved(slice(None))
+    assert found.converged.all()
+    for n in range(4):
+        alone = solved(slice(n, n + 1))
+        assert found.n_iter[n] == alone.n_iter[0]
+        np.testing.assert_allclose(found.marginals[n], alone.marginals[0], atol=1e-12)
+
+
+def test_tree_weights_of_many_neighbours(monkeypatch):
+    """Long products of messages are scaled, so that they need no logarithms."""
+    rng = np.random.default_rng(1)
+    pairs = np.triu(rng.normal(scale=0.02, size=(60, 60)), 1)
+    energy = IsingEnergy(pairs + pairs.T, rng.normal(size=(2, 60)))
+    passed, pass_logs = [], states._Run._pass_logs
+    monkeypatch.setattr(
+        states._Run, "_pass_logs", lambda *args: passed.append(args) or pass_logs(*args)
+    )
+    method, asked = TreeReweighted(tol=1e-11, max_iter=2000), ("marginals", "log_partition")
+    found = infer(energy, method, returns=asked)
+    assert not passed
+    monkeypatch.setattr(states, "_MOST_PRODUCT", -1.0)
+    logs = infer(energy, method, returns=asked)
+    assert passed
+    np.testing.assert_allclose(found.marginals, logs.marginals, atol=1e-8)
+    np.testing.assert_allclose(found.log_partition, logs.log_partition, rtol=1e-10)
 
 
 # ----------------------------------------------------------------------------- mean field

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies import FactorGraphEnergy, PairwiseEnergy
 from skcrbm.energies.states import is_categorical, log_odds_of_weights
 from skcrbm.inference.base import Query, empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
@@ -46,7 +46,7 @@ def solve(method: Any, energy: Any, query: Query) -> dict[str, Any]:
     trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
     cost = _COST + _COST_FACTOR * graph.reach
     start = None if query.start is None else query.start.log_odds
-    total = _start(with_states, is_categorical(energy), graph, cost, start)
+    total = _start(energy, with_states, graph, cost, start)
     belief, total = np.empty((n, n_states)), np.array(total)
     n_levels = graph.has_state.shape[1]
     n_logic = sum(len(part.scopes) for part in graph.logic)
@@ -176,21 +176,22 @@ def _with_states(energy):
     return energy.with_states()
 
 
-def _start(energy, categorical, graph, cost, log_odds):
+def _start(energy, with_states, graph, cost, log_odds):
     """Return the log-weights (N, S) of all states with which the iterations begin.
-
-    `energy` has an axis of states; `categorical` tells whether `log_odds` have such an axis, too.
 
     Without an earlier result (`log_odds` is None), 0/1 variables begin at their fields, without the
     tables of a single variable: of 15 networks of the UAI competitions on which the two starts end
-    at different points, 11 then have the larger bound of log Z. Other variables begin at all their
-    own log-weights.
+    at different points, 11 then have the larger bound of log Z. The fields of an Ising model
+    include the effect of clamped variables. Other variables begin at all their own log-weights.
     """
     if log_odds is None:
-        binary = (energy.state_counts == 2).all()
-        return energy.log_fields()[:, graph.has_state] if binary else graph.own
+        if not (energy.state_counts == 2).all():
+            return graph.own
+        if isinstance(energy, PairwiseEnergy) and energy.evidence is not None:
+            with_states = _with_states(energy.with_fields(*energy.fold_evidence()[0]))
+        return with_states.log_fields()[:, graph.has_state]
     log_odds = log_odds.astype(np.float64)
-    if not categorical:
+    if not is_categorical(energy):
         log_odds = np.stack([-log_odds, log_odds], axis=2)
     start = -np.logaddexp(0.0, -log_odds)[:, graph.has_state]
     return np.where(graph.own == -np.inf, -np.inf, np.maximum(start, -cost[:, None]))

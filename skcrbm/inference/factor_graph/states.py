@@ -43,6 +43,10 @@ from skcrbm.utils.validation import kernel_array
 # `StateGraph.reach`) is at most this number. Otherwise weights could underflow, and messages are
 # computed as logarithms.
 MOST_REACH = 300.0
+# Tree-reweighted messages of a variable are multiplied before a power of the product, below 1, is
+# taken. The kernel scales the product on the way, so its log-ratio may be at most this number: the
+# smaller weight stays above 1e-261.
+_MOST_PRODUCT = 600.0
 # Number of entries of the messages of a block of models, in one direction, which stay in the cache.
 _LANE_ENTRIES = 2 * CACHED_ENTRIES
 # Least and largest number of models in a block.
@@ -178,7 +182,8 @@ class _Run:
         self.factor_rho = rho
         reach = self.graph.reach / rho.min(initial=1.0)
         self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
-        self.fits = reach <= MOST_REACH if kind == SUM else np.zeros(energy.n_models, bool)
+        product = self.graph.spreads.max(initial=0.0) / rho.min(initial=1.0)
+        self.fits = (self.graph.reach <= MOST_REACH) & (product <= _MOST_PRODUCT) & (kind == SUM)
         self.variables = self.graph.variables
         self.messages, self.start = self._earlier(start)
 
