@@ -54,7 +54,8 @@ def k_best_of_models(
     """
     if k * energy.n_variables > max_entries:
         raise ValueError(
-            f"{k} states of {energy.n_variables} variables are more than {max_entries} entries"
+            f"{k} best states of {energy.n_variables} variables are more than {max_entries} "
+            "entries; lower the number of states (n_best of infer, k of predict_topk)"
         )
     states = np.zeros((energy.n_models, k, energy.n_variables), np.int64)
     scores = np.full((energy.n_models, k), -np.inf)
