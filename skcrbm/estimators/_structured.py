@@ -762,6 +762,9 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     def _marginals(self, batch) -> np.ndarray:
         """Return the probabilities (T, K) of the classes of all items, given the known labels."""
 
+    # A subclass whose `decode` is always "marginal" needs no `_best_path`. A subclass that names a
+    # method in `_lacks` does not need the hook of this method.
+
     def _best_path(self, batch) -> np.ndarray:
         """Return the most probable classes (T,) of all rows, given the known labels."""
         raise NotImplementedError
