@@ -196,9 +196,6 @@ class IsingEnergy(PairwiseEnergy):
         energy._set(pairs, field)
         return energy
 
-    def __setstate__(self, state):
-        super().__setstate__(_with_couplings(state))
-
     @classmethod
     def from_edges(cls, edges: ArrayLike, weights: ArrayLike, field: ArrayLike) -> IsingEnergy:
         """Create an energy from a list of edges.
@@ -723,13 +720,3 @@ else:
         def __new__(cls, coupling: Any, field: ArrayLike | None = None) -> IsingEnergy:
             """Return the energy."""
             return IsingEnergy._of_pairs(EdgeCouplings.of(coupling), field)
-
-
-def _with_couplings(state):
-    """Return the state of a pickle, in which couplings may be arrays or the edges of a graph."""
-    state = dict(state)
-    if "coupling" in state:
-        state["_pairs"] = MatrixCouplings(state.pop("coupling"))
-    elif "_graph" in state and "edge_coupling" in state:
-        state["_pairs"] = EdgeCouplings(state.pop("_graph"), state.pop("edge_coupling"))
-    return state

@@ -101,21 +101,6 @@ def test_which_graphs_are_binary():
     np.testing.assert_allclose(both.log_weight_of_sets(states), two.log_weight_of_sets(states))
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_pickles_that_name_other_modules_load(binary):
-    energy = FactorGraphEnergy([TableFactors([[0, 1]], np.eye(2))], [[0.5, 1.0]])
-    energy = energy if binary else energy.with_states()
-    name = b"_factor_graph\nFactorGraph" if binary else b"_categorical_graph\nCategoricalGraph"
-    saved = pickle.dumps(energy, protocol=0)
-    named = saved.replace(b"skcrbm.energies.graph\nFactorGraph", b"skcrbm.energies." + name)
-    assert named != saved
-    other = pickle.loads(named)
-    assert type(other) is FactorGraphEnergy
-    states = np.array([[0, 0], [0, 1], [1, 1]])
-    found, expected = other.log_weight_of_sets(states), energy.log_weight_of_sets(states)
-    np.testing.assert_array_equal(found, expected)
-
-
 def test_constants():
     energy = FactorGraphEnergy.from_tables([[], [0], []], [0.5, [0.0, 1.0], [0.25]])
     assert energy.constant == 0.75

@@ -1,6 +1,5 @@
-"""Ising models: storage of couplings, choice of the kernel, old pickles."""
+"""Ising models: storage of couplings, choice of the kernel."""
 
-import importlib
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from skcrbm.inference import (
 from skcrbm.inference.ising import messages
 from skcrbm.inference.registry import METHODS
 from skcrbm.inference.search import roof_dual
-from skcrbm.utils.pickling import built
 
 # Answers of a solver that does not draw random numbers.
 ANSWERS = ["marginals", "log_partition", "map", "map_bound"]
@@ -83,32 +81,6 @@ def test_a_matrix_that_is_too_large_is_refused():
     energy = SparseIsingEnergy.from_edges([[0, 1]], 1.0, np.zeros(12_000))
     with pytest.raises(ValueError, match="use 'map_search', 'icm' or 'simulated_annealing'"):
         infer(energy, "branch_and_bound")
-
-
-def test_energies_in_the_states_of_earlier_pickles():
-    """They hold the couplings as attributes, under the names of two modules."""
-    dense, sparse = both_storages(make_ising(1, 2, 1.0, np.float64, 5))
-    graph = sparse._pairs.graph
-    states = {
-        "_ising:IsingEnergy": {"coupling": dense.coupling, "field": dense.field},
-        "_sparse_ising:SparseIsingEnergy": {
-            "_graph": graph, "edge_coupling": sparse.edge_coupling, "field": sparse.field,
-            "labels": ("a", "b", "c", "d", "e"), "evidence": np.full((2, 5), np.nan),
-        },
-    }  # fmt: skip
-    for (place, state), energy in zip(states.items(), (dense, sparse), strict=True):
-        module, name = place.split(":")
-        found = getattr(importlib.import_module(f"skcrbm.energies.{module}"), name)
-        assert found is IsingEnergy
-        plain = {"_skcrbm_part": f"skcrbm.energies.{place}", "state": state}
-        again = IsingEnergy.__new__(found)
-        again.__setstate__(state)
-        for old in (again, built(plain)):
-            assert old.couplings_are_sparse == energy.couplings_are_sparse
-            assert old.labels == state.get("labels")
-            np.testing.assert_array_equal(
-                infer(old, "exact").marginals, infer(energy, "exact").marginals
-            )
 
 
 # --------------------------------------------------------------------- methods
