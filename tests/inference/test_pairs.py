@@ -1,6 +1,5 @@
 """Ising models: storage of couplings, choice of the kernel."""
 
-
 import numpy as np
 import pytest
 from reference.dtypes import DTYPES
