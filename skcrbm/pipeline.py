@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.targets.names import RANK, ranked_index
 from skcrbm.targets.sequences import positions
 from skcrbm.targets.wrapped import call_given, final_model, inner_method
+from skcrbm.utils.sklearn_private import check_feature_names
+from skcrbm.utils.validation import note_features, take_rows
 
 __all__ = ["Pipeline", "SequenceTransformer", "make_pipeline"]
 
@@ -354,7 +356,14 @@ def _rows(index, numbered):
     return ranked_index(index, len(numbered) // max(len(index), 1))
 
 
-class SequenceTransformer(TransformerMixin, BaseEstimator):
+def _names_features(self):
+    """Return True if the transformer of a `SequenceTransformer` has names for its features."""
+    return hasattr(getattr(self, "transformer_", self.transformer), "get_feature_names_out")
+
+
+# A list of tables is not a container that `set_output` knows; the transformer inside may have its
+# own setting.
+class SequenceTransformer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """Apply a transformer of rows to all positions of a list of sequences.
 
     `ChainCRF` takes lists of sequences, but scikit-learn's transformers take tables. This class
@@ -371,6 +380,15 @@ class SequenceTransformer(TransformerMixin, BaseEstimator):
     ----------
     transformer_ : transformer
         Fitted transformer.
+    n_features_in_ : int
+        Number of columns, if the sequences are arrays, sparse matrices or data frames.
+    feature_names_in_ : ndarray of str
+        Names of the columns, if the sequences are data frames with strings as column names.
+
+    Notes
+    -----
+    Data frames become a single data frame, so that a `ColumnTransformer` can choose columns by
+    name. All data frames need the same columns in the same order, as in the fit.
 
     Examples
     --------
@@ -400,6 +418,10 @@ class SequenceTransformer(TransformerMixin, BaseEstimator):
         """
         rows, _ = positions(X)
         self.transformer_ = clone(self.transformer).fit(rows)
+        for name in ("n_features_in_", "feature_names_in_"):
+            vars(self).pop(name, None)  # an earlier fit may have set this attribute
+        if hasattr(rows, "shape"):
+            note_features(self, rows)
         return self
 
     def transform(self, X: Iterable) -> list:
@@ -415,8 +437,25 @@ class SequenceTransformer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "transformer_")
         rows, start = positions(X)
+        if hasattr(self, "feature_names_in_"):
+            check_feature_names(self, rows, reset=False)
         rows = self.transformer_.transform(rows)
-        return [rows[a:b] for a, b in pairwise(start)]
+        return [take_rows(rows, slice(a, b)) for a, b in pairwise(start.tolist())]
+
+    @available_if(_names_features)
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the new features, from the fitted transformer.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns, as in the transformer.
+
+        Returns
+        -------
+        ndarray of str
+        """
+        return self.transformer_.get_feature_names_out(input_features)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

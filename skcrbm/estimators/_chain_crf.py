@@ -137,7 +137,8 @@ class ChainCRF(StructuredCRF):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
-        Names of the features, if X holds dicts or strings.
+        Names of the features, if X holds dicts or strings, or data frames with strings as column
+        names.
 
     References
     ----------
@@ -212,7 +213,7 @@ class ChainCRF(StructuredCRF):
     # -------------------------------------------------------------------- the rows and the model
 
     def _first_rows(self, X, classes, sample_weight, **reading):
-        rows = SequenceRows()
+        rows = SequenceRows(owner=type(self).__name__)
         arrays = rows.fit_transform(X)
         self._note_features(rows, arrays)
         return rows, arrays

@@ -188,7 +188,8 @@ class GraphCRF(StructuredCRF):
     n_features_in_ : int
         Number of features of a node.
     feature_names_in_ : ndarray of str
-        Names of the features, if nodes are dicts or strings.
+        Names of the features, if nodes are dicts or strings, or data frames with strings as column
+        names.
 
     References
     ----------
@@ -314,7 +315,7 @@ class GraphCRF(StructuredCRF):
     # -------------------------------------------------------------------- the rows and the model
 
     def _first_rows(self, X, classes, sample_weight, sizes=(), **reading):
-        rows = GraphRows(self.directed)
+        rows = GraphRows(self.directed, type(self).__name__)
         types = list(classes) if isinstance(classes, Mapping) else None
         arrays = rows.fit_transform(X, types, sizes)
         self._note_features(rows, arrays)

@@ -689,10 +689,10 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         """Return a converter fitted to X, and the arrays of X; set attributes about features."""
 
     def _note_features(self, rows, arrays):
-        """Set `n_features_in_`, and the names of features if X holds dicts or strings."""
+        """Set `n_features_in_`, and the names of features in dicts, strings or data frames."""
         self.n_features_in_ = arrays.X.shape[1]
-        if rows.index is not None:
-            self.feature_names_in_ = np.array(list(rows.index.columns), object)
+        if rows.names is not None:
+            self.feature_names_in_ = rows.names
 
     def _weights(self, sample_weight, arrays) -> np.ndarray:
         """Return the weights of the rows (n,)."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
 from skcrbm.targets.codes import codes_of, find_classes, is_missing
+from skcrbm.targets.feature_names import ColumnNames, column_names
 from skcrbm.targets.sequences import (
     GRAPH,
     FeatureIndex,
@@ -62,12 +63,15 @@ class Graph(NamedTuple):
 class GraphRows:
     """Converter of a list of graphs into `GraphArrays`.
 
-    If `directed` is False, the edges (0, 1) and (1, 0) of a graph are the same edge.
+    If `directed` is False, the edges (0, 1) and (1, 0) of a graph are the same edge. `owner` is the
+    name of the estimator in warnings.
     """
 
-    def __init__(self, directed: bool = False):
+    def __init__(self, directed: bool = False, owner: str = "the model"):
         self.directed = directed
-        self.nodes = SequenceRows(GRAPH)
+        self.nodes = SequenceRows(GRAPH, owner)
+        self.edge_columns = ColumnNames(owner, "edge_features", "edge_features of {} {} of X")
+        self.ends = ColumnNames(owner, "edges", "edges of {} {} of X")  # the columns of edges
         self.n_edge_features: int | None = None
         self.types: NodeTypes | None = None  # None if the nodes have no types
         self.sizes: tuple[int, ...] = ()  # sizes of cliques
@@ -76,6 +80,11 @@ class GraphRows:
     def index(self) -> FeatureIndex | None:
         """Columns of the named features of nodes; None if nodes are arrays."""
         return self.nodes.index
+
+    @property
+    def names(self) -> np.ndarray | None:
+        """Names of the features of nodes; None without names."""
+        return self.nodes.names
 
     def fit_transform(self, X: Any, types: Any = None, sizes: Iterable[int] = ()) -> GraphArrays:
         """Return the arrays, and store the numbers of features and the types of nodes.
@@ -89,13 +98,10 @@ class GraphRows:
             graphs = self.types.padded(graphs)
         rows, start = self.nodes.fit_transform([graph.nodes for graph in graphs])
         self.sizes = tuple(sorted({*sizes, *(len(c) for graph in graphs for c in graph.cliques)}))
-        given = [graph.edge_features for graph in graphs if graph.edge_features is not None]
-        self.n_edge_features = 0
-        for features in given:
-            shape = np.shape(features)
-            if len(shape) == 2 and shape[0]:
-                self.n_edge_features = shape[1]
-                break
+        given = _edge_tables(graphs)
+        self.edge_columns.learn(given, GRAPH.whole)
+        self.ends.learn(_frames_of_edges(graphs), GRAPH.whole)
+        self.n_edge_features = next((np.shape(t)[1] for t in given if t is not None), 0)
         return self._arrays(graphs, rows, start)
 
     def transform(self, X: Any) -> GraphArrays:
@@ -105,6 +111,9 @@ class GraphRows:
             graphs = self.types.padded(graphs, self.nodes.n_features)
         elif any(graph.node_types is not None for graph in graphs):
             raise ValueError("X has node_types, but the model was fitted without node_types")
+        self.edge_columns.check(_edge_tables(graphs), GRAPH.whole)
+        if self.ends.names is not None:
+            self.ends.check(_frames_of_edges(graphs), GRAPH.whole)
         return self._arrays(graphs, *self.nodes.transform([graph.nodes for graph in graphs]))
 
     def _arrays(self, graphs, rows, start):
@@ -140,6 +149,32 @@ class GraphRows:
                 f"n_edge_features) = ({n_edges}, {width}), got {found.shape}"
             )
         return found
+
+
+def _frames_of_edges(graphs):
+    """Return the edges of each graph if they are a data frame with names of columns, else None."""
+    return [graph.edges if column_names(graph.edges) is not None else None for graph in graphs]
+
+
+def _edge_tables(graphs):
+    """Return the `edge_features` of each graph, or None for a graph without them.
+
+    A ValueError is raised if they do not have two dimensions.
+    """
+    tables: list[Any] = []
+    for i, graph in enumerate(graphs):
+        shape = () if graph.edge_features is None else np.shape(graph.edge_features)
+        if shape in ((), (0,)):
+            tables.append(None)
+            continue
+        if len(shape) != 2:
+            advice = "; for a single feature write np.reshape(edge_features, (-1, 1))"
+            raise ValueError(
+                f"edge_features of graph {i} of X should have the shape (n_edges, "
+                f"n_edge_features), got {shape}{advice if len(shape) == 1 else ''}"
+            )
+        tables.append(graph.edge_features if shape[0] else None)
+    return tables
 
 
 def _cliques_of(graphs, start, sizes):

@@ -13,10 +13,12 @@ from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse, vstack
+from scipy.sparse import csr_matrix, issparse
 from sklearn.utils import check_array
 
 from skcrbm.targets.codes import is_missing
+from skcrbm.targets.feature_names import ColumnNames, require_same_columns, stacked_tables
+from skcrbm.targets.names import is_frame
 from skcrbm.utils.ragged import SequenceArrays
 
 # Number of positions whose features are converted together. A larger number takes more memory.
@@ -273,19 +275,30 @@ class SequenceRows:
     """Converter of a list of sequences into a matrix with a row for each position.
 
     A sequence is an array, a data frame or a sparse matrix (n_i, n_features), or a list with a dict
-    or a collection of strings for each position, see `FeatureIndex`.
+    or a collection of strings for each position, see `FeatureIndex`. `owner` is the name of the
+    estimator in warnings.
     """
 
-    def __init__(self, kind: Structure = SEQUENCE):
+    def __init__(self, kind: Structure = SEQUENCE, owner: str = "the model"):
         self.kind = kind
+        self.columns = ColumnNames(owner)
         self.index: FeatureIndex | None = None
         self.n_features: int | None = None
+
+    @property
+    def names(self) -> np.ndarray | None:
+        """Names of the features, from dicts, strings or data frames; None without names."""
+        return self.columns.names if self.index is None else np.array([*self.index.columns], object)
 
     def fit_transform(self, X: Any) -> SequenceArrays:
         """Return the features of all positions, and store the features of the fit."""
         X = list_of(X, "X", f"{self.kind.whole}s")
         self.index = FeatureIndex(self.kind) if _holds_items(X, self.kind) else None
-        rows, start = self._stacked(X) if self.index is None else self._indexed(X, learn=True)
+        if self.index is None:
+            self.columns.learn(X, self.kind.whole)
+            rows, start = self._stacked(X)
+        else:
+            rows, start = self._indexed(X, learn=True)
         self.n_features = rows.shape[1]
         return SequenceArrays(rows, start)
 
@@ -304,6 +317,7 @@ class SequenceRows:
                 f"X holds dicts or strings, but the model was fitted on arrays with "
                 f"{self.n_features} features"
             )
+        self.columns.check(X, self.kind.whole)
         rows, start = self._stacked(X)
         if rows.shape[1] != self.n_features:
             raise ValueError(
@@ -313,7 +327,11 @@ class SequenceRows:
         return SequenceArrays(rows, start)
 
     def _stacked(self, X):
-        return _stacked(X, self.kind)
+        rows, start = _stacked(X, self.kind, self.columns.names)
+        rows = _checked(rows, start, self.kind)
+        if issparse(rows):
+            rows.sum_duplicates()
+        return rows, start
 
     def _indexed(self, X, learn):
         start = _starts([len(sequence) for sequence in X], self.kind)
@@ -324,7 +342,12 @@ def list_of(values: Any, name: str, kind: str) -> list:
     """Return the values as a list, or raise a ValueError; `kind` names the expected items."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise ValueError(f"{name} should be a list of {kind}, got {type(values).__name__}")
-    if issparse(values) or hasattr(values, "iloc") or getattr(values, "ndim", 3) == 2:
+    if (
+        issparse(values)
+        or is_frame(values)
+        or hasattr(values, "iloc")
+        or getattr(values, "ndim", 3) == 2
+    ):
         raise ValueError(
             f"{name} should be a list of {kind}, got a single table of shape {values.shape}; "
             f"pass [{name}] for a list with a single item"
@@ -341,14 +364,14 @@ def _holds_items(X, kind):
     The result is None if all positions are empty lists, which may be positions without features.
     """
     for sequence in X:
-        table = issparse(sequence) or hasattr(sequence, "iloc")
+        table = issparse(sequence) or is_frame(sequence)
         if not table and (isinstance(sequence, (str, bytes, Mapping)) or not _is_list(sequence)):
             raise ValueError(
                 f"each {kind.whole} of X should be an array (n_{kind.part}s, n_features) or a list "
                 f"of dicts, got {type(sequence).__name__}"
             )
     for i, sequence in enumerate(X):
-        if issparse(sequence) or hasattr(sequence, "iloc") or isinstance(sequence, np.ndarray):
+        if issparse(sequence) or is_frame(sequence) or isinstance(sequence, np.ndarray):
             return False
         for item in sequence:
             if isinstance(item, (str, bytes)):
@@ -379,21 +402,21 @@ def _starts(lengths, kind):
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _stacked(X, kind):
-    """Stack the arrays or sparse matrices X; return the matrix, and the start of each sequence."""
-    parts = []
+def _stacked(X, kind, names):
+    """Stack the tables X; return all rows as one table, and the start of each sequence.
+
+    `names` are the names of the columns of the tables, or None. The values are not checked.
+    """
+    parts: list[Any] = []
     for i, sequence in enumerate(X):
-        if issparse(sequence):
-            part = csr_matrix(sequence)
-        else:
-            part = np.asarray(sequence)
-            if part.ndim == 1 and len(part) == 0:
-                _starts([0 if j == i else 1 for j in range(i + 1)], kind)
-            if part.ndim != 2:
-                raise ValueError(
-                    f"{kind.whole} {i} of X should have the shape (n_{kind.part}s, n_features), "
-                    f"got an array of shape {part.shape}"
-                )
+        part = sequence if issparse(sequence) or is_frame(sequence) else np.asarray(sequence)
+        if len(part.shape) == 1 and len(part) == 0:
+            _starts([0 if j == i else 1 for j in range(i + 1)], kind)
+        if len(part.shape) != 2:
+            raise ValueError(
+                f"{kind.whole} {i} of X should have the shape (n_{kind.part}s, n_features), "
+                f"got an array of shape {part.shape}"
+            )
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
                 f"{kind.whole} {i} of X has {part.shape[1]} features, but {kind.whole} 0 has "
@@ -401,22 +424,19 @@ def _stacked(X, kind):
             )
         parts.append(part)
     start = _starts([part.shape[0] for part in parts], kind)
-    sparse = any(map(issparse, parts))
-    rows = vstack(parts, format="csr") if sparse else np.concatenate(parts)
-    rows = _checked(rows, start, kind)
-    if sparse:
-        rows.sum_duplicates()
-    return rows, start
+    return stacked_tables(parts, names), start
 
 
 def _checked(rows, start, kind):
     """Return the rows of all positions as floats; raise a ValueError if they are not finite."""
     try:
         return check_array(
-            rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X"
+            rows, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X"
         )
     except ValueError:
-        values = rows.data if issparse(rows) else rows
+        values = rows.data if issparse(rows) else np.asarray(rows)
+        if values.dtype == object:
+            values = np.array([_as_nan(value) for value in values.flat]).reshape(values.shape)
         finite = values.dtype.kind not in "fc" or np.isfinite(values)
         if np.all(finite):  # another error
             raise
@@ -429,11 +449,18 @@ def _checked(rows, start, kind):
         ) from None
 
 
+def _as_nan(value):
+    """Return NaN for a missing value, the value if it is a float, and 0 for any other object."""
+    if is_missing(value):
+        return np.nan
+    return value if isinstance(value, (float, np.floating)) else 0.0
+
+
 def positions(X: Any) -> tuple[Any, np.ndarray]:
     """Return all positions as one matrix or one list, and the start of each sequence."""
     X = list_of(X, "X", "sequences")
     if not _holds_items(X, SEQUENCE):
-        return _stacked(X, SEQUENCE)
+        return _stacked(X, SEQUENCE, require_same_columns(X, SEQUENCE.whole))
     start = _starts([len(sequence) for sequence in X], SEQUENCE)
     return [item for sequence in X for item in sequence], start
 

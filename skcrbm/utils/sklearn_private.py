@@ -22,8 +22,10 @@ from sklearn.utils._param_validation import (
     validate_params,
 )
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
+from sklearn.utils.validation import _check_feature_names as check_feature_names
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as check_weights
+from sklearn.utils.validation import _get_feature_names as feature_names
 from sklearn.utils.validation import _num_samples as num_samples
 
 __all__ = [
@@ -32,10 +34,12 @@ __all__ = [
     "Options",
     "StrOptions",
     "arff",
+    "check_feature_names",
     "check_matplotlib_support",
     "check_method_params",
     "check_pandas_support",
     "check_weights",
+    "feature_names",
     "fit_context",
     "is_search",
     "make_constraint",
