@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from skcrbm.targets.codes import is_missing
+from skcrbm.targets.codes import is_missing, refuse_text_of_missing, warn_of_codes
 
 _FORM = "'auto' or a list with the categories of each column"
 
@@ -22,6 +22,8 @@ def read_columns(estimator: Any, X: Any, reset: bool) -> np.ndarray:
         X = X.toarray()
     if isinstance(X, (list, tuple)):
         X = np.asarray(X, object)
+    if isinstance(X, np.ndarray):
+        refuse_text_of_missing(X, "X")
     options: Any = {"dtype": object, "ensure_all_finite": False}
     validate: Any = validate_data
     return validate(estimator, X, reset=reset, **options)
@@ -64,7 +66,9 @@ def _sorted_values(column, i):
             "categories="
         )
     try:
-        return np.array(sorted(values))
+        found = np.array(sorted(values))
+        warn_of_codes(found, f"column {i} of X")
+        return found
     except TypeError as error:
         raise ValueError(
             f"X has values of different types in column {i}, which cannot be sorted; list the "

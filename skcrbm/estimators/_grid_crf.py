@@ -21,7 +21,7 @@ from skcrbm.learning.structured.image import (
     image_params,
     log_beliefs,
 )
-from skcrbm.targets.codes import MISSING, LabelCoder
+from skcrbm.targets.codes import MISSING, LabelCoder, label_array
 from skcrbm.targets.pixels import (
     ImageRows,
     pixel_classes,
@@ -231,8 +231,9 @@ class GridCRF(StructuredCRF):
         return without_weightless(self._labels(y, arrays), weight, arrays.start)
 
     def _first_coder(self, labels, arrays, classes):
-        given = labels if classes is None else [np.asarray(classes)]
-        return LabelCoder(pixel_classes(given, "y" if classes is None else "classes"))
+        if classes is None:
+            return LabelCoder(pixel_classes(labels))
+        return LabelCoder(pixel_classes([label_array(classes, "classes")], "classes", given=True))
 
     def _codes(self, labels, arrays, name="y", allow_unknown=False):
         parts = [

@@ -7,7 +7,8 @@ validates the classes of a 1-D y.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from decimal import Decimal
 from itertools import pairwise, repeat
 from numbers import Integral, Number
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from skcrbm.targets.indicator import with_dimensions
+from skcrbm.targets.names import is_frame
 from skcrbm.utils.warnings import warn_user
 
 #: Code of a missing label.
@@ -27,11 +29,113 @@ MISSING = -1
 UNKNOWN = -2
 
 
+# What NumPy and `str` write for missing values.
+_TEXT_OF_MISSING = {"nan", "NaN", "None", "<NA>", "NaT"}
+# Positive numbers that often mark missing labels, or pixels that do not count.
+_CODES_OF_MISSING = {99, 255, 999, 9999, 32767, 65535}
+
+
 def is_missing(label: Any) -> bool:
     """Return True if a label is None, NaN, NaT or pandas' NA, which stand for missing labels."""
-    if label is None or isinstance(label, (float, np.generic)):
+    if label is None or isinstance(label, (float, np.generic, Decimal)):
         return label is None or bool(label != label)
     return type(label).__name__ in ("NAType", "NaTType")
+
+
+def label_array(values: Any, place: str = "y") -> np.ndarray:
+    """Return labels as an array, after checking that no missing label has become text.
+
+    `np.array(["A", np.nan])` holds the text "nan", which would be a class of its own. A ValueError,
+    which refers to the labels as `place`, names the dtype that keeps missing labels. Lists become
+    arrays of objects if they hold text.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, object)
+    refuse_text_of_missing(array, place)
+    return array
+
+
+def refuse_text_of_missing(labels: Any, place: str = "y") -> None:
+    """Raise a ValueError if NumPy text in labels (an array or a list) stands for missing labels."""
+    if isinstance(labels, np.ndarray):
+        found = set(np.unique(labels).tolist()) if labels.dtype.kind in "US" else set()
+    else:
+        found = {label for label in labels if isinstance(label, (np.str_, np.bytes_))}
+    texts = {text.decode() if isinstance(text, bytes) else str(text) for text in found}
+    if written := sorted(texts & _TEXT_OF_MISSING):
+        raise TextOfMissingError(
+            f"{place} is an array of text with the label {written[0]!r}, which NumPy makes of "
+            "missing values. Keep missing labels as None or NaN in an array of objects, as in "
+            "np.array(labels, dtype=object)"
+        )
+
+
+class TextOfMissingError(ValueError):
+    """Raised for an array of text in which NumPy has turned missing values into text."""
+
+
+def label_list(labels: Any, place: str, part: str = "item") -> list:
+    """Return the labels of the items of one row as a list, with None for missing labels.
+
+    `labels` are a list, an array or series, or a table with a single column. A ValueError refers
+    to the labels as `place`, and to an item as `part`.
+    """
+    if is_frame(labels) and labels.shape[1] == 1:
+        labels = labels[labels.columns[0]]
+    if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    shape = getattr(labels, "shape", (0,))
+    if len(shape) == 2:
+        raise ValueError(
+            f"{place} has the shape {tuple(shape)}, but should have one label for each {part}. If "
+            "it has a column for each class (one-hot), use y.argmax(axis=1)"
+        )
+    unordered = isinstance(labels, (str, bytes, Mapping, Set))
+    if unordered or len(shape) != 1 or not isinstance(labels, Iterable):
+        raise ValueError(f"{place} should be a list of labels, got {labels!r}")
+    if isinstance(labels, np.ndarray):
+        refuse_text_of_missing(labels, place)
+        labels = labels.tolist()
+    else:
+        labels = list(labels)
+        refuse_text_of_missing(labels, place)
+    kinds = set(map(type, labels))
+    several = tuple(k for k in kinds if issubclass(k, (list, np.ndarray, Mapping, Set)))
+    if several:
+        found = next(label for label in labels if isinstance(label, several))
+        raise ValueError(
+            f"{place} holds {found!r}, but should have one label, a string or a "
+            f"number, for each {part}. If labels are one-hot, use np.argmax(labels, axis=1)"
+        )
+    if kinds <= {str, int}:  # the common case, in which no label is missing
+        return labels
+    return [None if is_missing(label) else label for label in labels]
+
+
+def warn_of_codes(classes: np.ndarray, name: str = "y") -> None:
+    """Warn if a class that was found in labels is probably a code of missing labels.
+
+    Such a class is the text "nan" or a similar text, or a single number such as -1, -100 or 255
+    beside the classes 0 to K - 1 or 1 to K, where K is at least 2.
+    """
+    code = None
+    if classes.dtype.kind in "UO":
+        texts = sorted(label for label in classes.tolist() if isinstance(label, str))
+        code = next((text for text in texts if text in _TEXT_OF_MISSING), None)
+    elif classes.dtype.kind in "iuf" and len(classes) >= 3:
+        numbers = classes.astype(np.float64)
+        for position in (0, -1):
+            value, rest = numbers[position], np.delete(numbers, position)
+            suspect = value < 0 or (value in _CODES_OF_MISSING and value > rest[-1] + 1)
+            if suspect and rest[0] in (0, 1) and (np.diff(rest) == 1).all():
+                code = classes[position].item()
+    if code is not None:
+        warn_user(
+            f"{name} holds the class {code!r}, which often marks missing labels. It is learned as "
+            f"any other class. If {code!r} means that a label is missing, put None or NaN in its "
+            "place"
+        )
 
 
 def kind_of(label: Any) -> type:
@@ -48,8 +152,19 @@ def distinct_labels(labels: np.ndarray) -> set:
     return set(np.unique(labels[~_missing_in(labels)]).tolist())
 
 
-def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
-    """Return the sorted distinct labels; missing labels, which are None, do not count."""
+def find_classes(labels: Iterable, name: str = "y", given: bool = False) -> np.ndarray:
+    """Return the sorted distinct labels; missing labels, which are None, do not count.
+
+    There is a warning about probable codes of missing labels, unless `given` is True: the user has
+    then listed the classes.
+    """
+    classes = _sorted_classes(labels, name)
+    if not given:
+        warn_of_codes(classes, name)
+    return classes
+
+
+def _sorted_classes(labels, name):
     try:
         distinct = set(labels) - {None}
     except TypeError as error:
@@ -139,12 +254,14 @@ class LabelCoder(NamedTuple):
         are the distinct labels.
         """
         if types is None:
-            return cls(find_classes(labels if given is None else np.asarray(given).tolist()))
+            if given is None:
+                return cls(find_classes(labels))
+            return cls(find_classes(label_array(given, "classes").tolist(), "classes", given=True))
         parts = []
         for t, name in enumerate(names.tolist()):
             own = [label for label, kind in zip(labels, types.tolist()) if kind == t]
-            own = own if given is None else np.asarray(given[name]).tolist()
-            parts.append(find_classes(own, f"y at nodes of type {name!r}"))
+            own = own if given is None else label_array(given[name], "classes").tolist()
+            parts.append(find_classes(own, f"y at nodes of type {name!r}", given is not None))
         kinds = {part.dtype.kind for part in parts}
         alike = kinds <= set("biuf") or kinds == {"U"}
         dtype = np.result_type(*parts) if alike else object
@@ -157,10 +274,10 @@ class LabelCoder(NamedTuple):
         `given` is an array, or a dict with the classes of each type.
         """
         if self.first is None or self.types is None or not isinstance(given, Mapping):
-            codes_of(np.asarray(given).tolist(), self.classes, "classes")
+            codes_of(label_array(given, "classes").tolist(), self.classes, "classes")
             return
         for (start, stop), name in zip(pairwise(self.first.tolist()), self.types.tolist()):
-            own = np.asarray(given.get(name, ())).tolist()
+            own = label_array(given.get(name, ()), "classes").tolist()
             codes_of(own, self.classes[start:stop], f"classes of type {name!r}")
 
     @property
@@ -211,6 +328,7 @@ def class_vector(y: Any, warn: bool) -> np.ndarray:
             "y to (n_samples,), for example using ravel().",
             DataConversionWarning,
         )
+    refuse_text_of_missing(y)
     found = _missing_classes(y)
     if found and column:
         raise ValueError(
@@ -233,7 +351,8 @@ def distinct_classes(classes: Any) -> np.ndarray:
     form = "classes must be a vector of labels of a single, sortable type"
     try:
         labels = np.asarray(classes)
-        if labels.ndim == 1 and len(labels) and not _missing_classes(labels):
+        missing = _missing_classes(label_array(classes, "classes"))
+        if labels.ndim == 1 and len(labels) and not missing:
             return np.unique(labels)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{form}: {error}") from error
@@ -242,7 +361,7 @@ def distinct_classes(classes: Any) -> np.ndarray:
 
 def _missing_classes(y):
     """Return "NaN", "infinity" or a similar word if y (N,) holds such a value, else ""."""
-    if y.dtype == object and any(v is None or v != v for v in y):
+    if y.dtype == object and any(map(is_missing, y.tolist())):
         return "NaN or None"
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         return "NaN or infinity"

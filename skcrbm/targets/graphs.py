@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-from skcrbm.targets.codes import codes_of, find_classes, is_missing
+from skcrbm.targets.codes import codes_of, find_classes, is_missing, refuse_text_of_missing
 from skcrbm.targets.feature_names import ColumnNames, column_names
 from skcrbm.targets.sequences import (
     GRAPH,
@@ -252,7 +252,7 @@ class NodeTypes:
     def __init__(self, graphs: list[Graph], types: Any = None):
         found = [_types_of(graph, i) for i, graph in enumerate(graphs)]
         known = [kind for part in found for kind in part] if types is None else list(types)
-        self.names = find_classes(known, "node_types")
+        self.names = find_classes(known, "node_types", given=True)
         self.widths: dict[Any, int] = {}
         for graph, part in zip(graphs, found):
             for kind, node in zip(part, graph.nodes if _lists_numbers(graph.nodes) else ()):
@@ -304,6 +304,7 @@ def _types_of(graph, i):
             f"node_types of graph {i} of X should be a sequence with a type for each node, got "
             f"{types!r}"
         )
+    refuse_text_of_missing(types, f"node_types of graph {i} of X")
     types = types.tolist() if isinstance(types, np.ndarray) else list(types)
     if any(is_missing(kind) for kind in types):
         raise ValueError(f"node_types of graph {i} of X has missing entries")

@@ -34,6 +34,10 @@ def with_dimensions(y: Any, name: str = "y") -> Any:
     """
     try:
         array = y if hasattr(y, "ndim") else np.asarray(y)
+        if array is not y and array.dtype.kind in "US":
+            given = np.asarray(y, object)
+            # NumPy has turned the missing labels of a list into text.
+            array = array if all(isinstance(v, (str, bytes)) for v in given.flat) else given
     except ValueError as error:
         raise ValueError(ragged_text(name)) from error
     if array.ndim == 1 and array.dtype == object and any(isinstance(row, _LISTS) for row in array):
@@ -72,7 +76,7 @@ def ragged_text(name: str) -> str:
 def _advice_on_strings(y, name, columns):
     """Return advice on how to convert strings y (N, L) to 0/1, guessed from their values."""
     values = sorted({str(v) for v in y.flat if isinstance(v, (str, bytes))})
-    if marks := {"", "?", "NA", "NaN"}.intersection(values):
+    if marks := {"", "?", "NA", "NaN", "nan", "None", "<NA>"}.intersection(values):
         return f"if {min(marks)!r} marks missing labels, put NaN in its place"
     if len(values) <= 2:  # the last value in sorted order is probably positive, such as "yes"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
@@ -106,6 +110,8 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     if hasattr(y, "isna"):  # pandas: None, NaN and pd.NA all mean "not observed"
         y = y.astype(object).where(y.notna(), np.nan)
     y = np.asarray(with_dimensions(y, name))
+    if y.dtype == object and any(type(value).__name__ == "NAType" for value in y.flat):
+        y = np.where(np.vectorize(lambda v: type(v).__name__ == "NAType")(y), np.nan, y)
     if y.dtype.kind in "US" or (
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
     ):

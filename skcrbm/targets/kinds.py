@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.metrics import accuracy_score
 
-from skcrbm.targets.codes import class_vector, distinct_classes
+from skcrbm.targets.codes import class_vector, distinct_classes, warn_of_codes
 from skcrbm.targets.frames import label_frame, named_series
 from skcrbm.targets.indicator import (
     indicator_by_name,
@@ -68,7 +68,11 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
             f"skcrbm.{supporting('images')} if y holds binary images"
         )
     y = class_vector(y, warn=False)  # `encode` warns if y is a matrix of one column
-    classes = np.unique(y) if classes is None else distinct_classes(classes)
+    if classes is None:
+        classes = np.unique(y)
+        warn_of_codes(classes)
+    else:
+        classes = distinct_classes(classes)
     return (BinaryTargets if len(classes) == 2 else MulticlassTargets)(classes, names)
 
 

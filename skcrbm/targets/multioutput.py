@@ -10,7 +10,13 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, log_expit
 
-from skcrbm.targets.codes import MISSING, codes_of, find_classes, is_missing
+from skcrbm.targets.codes import (
+    MISSING,
+    TextOfMissingError,
+    codes_of,
+    find_classes,
+    label_list,
+)
 from skcrbm.targets.frames import label_frame
 from skcrbm.targets.indicator import (
     indicator_with_nan,
@@ -57,8 +63,10 @@ def _columns_of_classes(y):
             [value for value in column if value is not None] for column in class_columns(y, "y")
         ]
         for column in filter(None, columns):
-            find_classes(column)
+            find_classes(column, given=True)
         return [set(column) for column in columns]
+    except TextOfMissingError:
+        raise
     except (TypeError, ValueError):
         return None
 
@@ -192,7 +200,7 @@ class MultioutputTargets(Targets):
         for name, column in zip(names, columns):
             if all(value is None for value in column):
                 raise ValueError(f"column {name} of y holds no observed class; drop the column")
-            self.classes.append(find_classes(column, f"column {name} of y"))
+            self.classes.append(find_classes(column, f"column {name} of y", classes is not None))
 
     @property
     def n_outputs(self) -> int:
@@ -318,7 +326,9 @@ class MultioutputTargets(Targets):
             return
         given = _listed_classes(classes, self.n_outputs)
         for name, own, column in zip(self.output_names(), self.classes, given):
-            if not np.array_equal(find_classes(column, f"classes of output {name}"), own):
+            if not np.array_equal(
+                find_classes(column, f"classes of output {name}", given=True), own
+            ):
                 raise ValueError(
                     f"classes of output {name} differ from the classes of the first call, "
                     f"{own.tolist()}"
@@ -465,10 +475,10 @@ def class_columns(y: Any, name: str) -> list[list]:
         raise ValueError(f"{name} must be dense, because its columns hold classes")
     if is_frame(y):
         label_names_of(y, name)  # raises an error if two columns have the same name
-        columns = [list(y[column]) for column in y.columns]
+        columns = [y[column] for column in y.columns]
     else:
         array = _as_array(y, name)
         if array.ndim != 2:
             raise ValueError(f"{name} must have two dimensions, got {array.ndim}")
-        columns = [column.tolist() for column in array.T]
-    return [[None if is_missing(value) else value for value in column] for column in columns]
+        columns = list(array.T)
+    return [label_list(column, f"column {i} of {name}", "row") for i, column in enumerate(columns)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.targets.codes import distinct_labels, find_classes
+from skcrbm.targets.codes import TextOfMissingError, distinct_labels, find_classes, label_array
 from skcrbm.utils.ragged import ImageArrays
 from skcrbm.utils.validation import check_sample_weight, filled_with_nan, hold_dates
 
@@ -150,7 +150,9 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
             found.append(np.full(shape[0] * shape[1], np.nan))
             continue
         try:
-            labels = np.asarray(filled_with_nan(image))
+            labels = label_array(filled_with_nan(image), f"image {i} of {name}")
+        except TextOfMissingError:
+            raise
         except ValueError as error:
             raise ValueError(
                 f"image {i} of {name} should be an array (height, width): {error}"
@@ -158,9 +160,10 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
         if labels.dtype.kind == "c":
             raise ValueError(f"image {i} of {name} holds complex numbers, which cannot be classes")
         if list(labels.shape) != shape:
+            one_hot = "; if the labels are one-hot, use labels.argmax(axis=2)"
             raise ValueError(
                 f"image {i} of {name} should have the shape {tuple(shape)} of image {i} of X, got "
-                f"{labels.shape}"
+                f"{labels.shape}{one_hot if list(labels.shape[:-1]) == shape else ''}"
             )
         found.append(labels.ravel())
     return found
@@ -205,10 +208,13 @@ def without_weightless(labels: list[np.ndarray], weight: np.ndarray, start: np.n
     ]
 
 
-def pixel_classes(labels: Iterable[np.ndarray], name: str = "y") -> np.ndarray:
-    """Return the sorted distinct labels of all images, without missing labels."""
+def pixel_classes(labels: Iterable[np.ndarray], name: str = "y", given: bool = False) -> np.ndarray:
+    """Return the sorted distinct labels of all images, without missing labels.
+
+    `given` is True if the labels are a list of classes.
+    """
     distinct = set().union(*map(distinct_labels, labels))
-    classes = find_classes(distinct, name)
+    classes = find_classes(distinct, name, given)
     if len(classes) > _MOST_CLASSES:
         raise ValueError(
             f"{name} holds {len(classes)} classes, and at most {_MOST_CLASSES} are possible; if "

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from sklearn.utils import check_array
 
-from skcrbm.targets.codes import is_missing
+from skcrbm.targets.codes import is_missing, label_list
 from skcrbm.targets.feature_names import ColumnNames, require_same_columns, stacked_tables
 from skcrbm.targets.names import is_frame
 from skcrbm.utils.ragged import SequenceArrays
@@ -486,17 +486,13 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SE
         if labels is None:
             flat.extend([None] * length)
             continue
-        if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
-            raise ValueError(
-                f"{kind.whole} {i} of {name} should be a list of labels, got {labels!r}"
-            )
-        labels = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+        labels = label_list(labels, f"{kind.whole} {i} of {name}", kind.part)
         if len(labels) != length:
             raise ValueError(
                 f"{kind.whole} {i} of {name} has {len(labels)} labels, but {kind.whole} {i} of X "
                 f"has {length} {kind.part}s"
             )
-        flat.extend(None if is_missing(label) else label for label in labels)
+        flat.extend(labels)
     return flat
 
 

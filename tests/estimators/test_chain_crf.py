@@ -427,7 +427,11 @@ def test_hashed_dicts():
         ([np.zeros((2, 3)), np.zeros((2, 4))], [["a", "b"]] * 2, "sequence 1 of X has 4 features"),
         (np.zeros((4, 3)), list("abab"), "X should be a list of sequences, got a single table"),
         ([np.zeros((2, 3))], [["a", 1]], "y mixes labels of different types"),
-        ([np.zeros((2, 3))], [["a", ["b"]]], "the labels in y should be strings or numbers"),
+        (
+            [np.zeros((2, 3))],
+            [["a", ["b"]]],
+            r"sequence 0 of y holds \['b'\], but should have one label",
+        ),
         ([np.zeros((2, 3))], ["ab"], "sequence 0 of y should be a list of labels, got 'ab'"),
         ([np.zeros((2, 3))], [[0.5, 1]], "should be classes, got the number 0.5"),
         ([np.zeros((2, 3))], [None], "y holds no observed label"),

@@ -53,7 +53,7 @@ MODELS = {
     ),
     "ImageCRBM": (ImageCRBM(n_hidden=1, alpha=0.1, max_iter=2, **SEEDED), "images"),
     "ChainCRF": (ChainCRF(alpha=0.1), "sequences"),
-    "GraphCRF": (GraphCRF(alpha=0.1), "graphs"),
+    "GraphCRF": (GraphCRF(alpha=0.1, max_iter=5), "graphs"),
     "GridCRF": (GridCRF(max_iter=5, **SEEDED), "grids"),
     "RBM": (RBM(n_hidden=2, max_iter=2, **SEEDED), "states"),
     "IsingModel": (IsingModel(max_iter=2, **SEEDED), "states"),

@@ -87,6 +87,7 @@ def test_columns_in_another_order_are_refused(name, frame):
             model.partial_fit(other, *args[1:])
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", OF_LISTS)
 def test_lists_of_frames(name):
     X, y = data_of(name)
