@@ -12,6 +12,7 @@ PARAMETERS = {
     "GraphCRF": 16,
     "IsingModel": 14,
     "LMBMClassifier": 13,
+    "LabelGraphCRF": 13,
     "LargeMarginMarkovNetwork": 14,
     "LayeredGMClassifier": 15,
     "MSSVMCRBM": 14,

@@ -29,13 +29,12 @@ from skcrbm.estimators._rbm import (
     Methods,
     RBMClassifier,
     likelihood_methods,
-    refuse_thresholds,
     scaled_design,
     source_of,
     variance_of,
 )
 from skcrbm.estimators._stream_penalty import StreamPenalty
-from skcrbm.estimators._thresholds import update_thresholds
+from skcrbm.estimators._thresholds import refuse_thresholds, update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.data import Design, crbm_first_rates, crbm_rate_factors

@@ -8,25 +8,48 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, resolve_decoder
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.estimators._base import JointClassifier, Rows, training_rows
-from skcrbm.estimators._thresholds import update_thresholds
+from skcrbm.estimators._crbm_auto import choose_stream_solver
+from skcrbm.estimators._rbm import BATCH_ROWS
+from skcrbm.estimators._stream_penalty import StreamPenalty
+from skcrbm.estimators._thresholds import refuse_thresholds, update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.learning.fit import Plan, train, warn_of_convergence
+from skcrbm.learning.data import Design, mean_square
+from skcrbm.learning.fit import (
+    NO_PROGRESS,
+    Plan,
+    begin_partial_fit,
+    train,
+    train_one_epoch,
+    warn_of_convergence,
+)
+from skcrbm.learning.lbfgs import column_moments
 from skcrbm.learning.rules import Likelihood
-from skcrbm.learning.solvers import LBFGS
+from skcrbm.learning.solvers import (
+    GRADIENT_SOLVERS,
+    LBFGS,
+    LossPlateau,
+    Solver,
+    refuse_early_stopping,
+    resolve_solver,
+    resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
+)
 from skcrbm.learning.structured.outputs import (
     IndependentSearch,
     OutputBatch,
-    OutputDesign,
     OutputLikelihood,
     OutputModel,
+    OutputParams,
     OutputPseudoLikelihood,
     dependence,
     first_model,
@@ -36,7 +59,6 @@ from skcrbm.learning.structured.outputs import (
 from skcrbm.learning.structured.rows import StructureSource
 from skcrbm.model_selection.folds import search_folds
 from skcrbm.targets.codes import MISSING, require_two_classes
-from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import label_sets_of
 from skcrbm.targets.multioutput import MultioutputTargets, is_matrix
 from skcrbm.targets.weights import (
@@ -48,6 +70,7 @@ from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
     begin_fit,
+    skip_empty_batches,
     with_callbacks,
 )
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE, MIN_SEARCH_ROWS
@@ -61,6 +84,8 @@ _SEARCH_ROWS = 3000
 _WEAK = 0.3
 # If there are too few rows for a search, alpha is this number times the total variance of X.
 _FEW_ROWS_ALPHA = 3e-3
+# In `partial_fit`, alpha="auto" is at first this number times the total variance of X.
+_STREAM_ALPHA = 1e-3
 # graph="auto" has an edge for each pair of outputs if exact inference visits at most this number of
 # joint states, summed over all rows. Otherwise the graph is a tree. For 0/1 labels (first number) a
 # state takes about a nanosecond, and for classes (second number) ten nanoseconds.
@@ -128,8 +153,16 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         "expected_f1", "threshold" or "map", or a rule from `skcrbm.decoding`, as in
         `CRBMClassifier`. If the columns of y hold classes, it must be "marginal", the most probable
         class of each output, or "map", the most probable vector of classes.
+    solver : str or object, default="auto"
+        "lbfgs", "adam", "sgd" or "asgd", or an object such as ``Adam(learning_rate=0.01)``. "auto"
+        is "lbfgs" in `fit` and "adam" in `partial_fit`.
     max_iter : int, default=200
-        Maximum number of iterations of L-BFGS.
+        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
+    early_stopping : bool, "loss" or object, default=False
+        Stopping rule of a stochastic solver, as in `CRBMClassifier`.
+    warm_start : bool, default=False
+        If True, `fit` continues from the fitted model, keeps its graph, and keeps its penalties if
+        they are "auto".
     n_jobs : int, default=None
         Number of threads, which share the rows. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -213,7 +246,11 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     """
 
     graph: Any
+    alpha: float | str
+    alpha_pairs: float | str
     decode: Any
+    solver: str | Solver
+    early_stopping: Any
     n_jobs: int | None
     label_sets_: np.ndarray
     convergence_curve_: list[float]
@@ -224,6 +261,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     _model: OutputModel
     _method: InferenceMethod
     _columns: Columns | None
+    _stream: StreamPenalty | None
 
     _saved = ("n_features_in_", "classes_", "_targets", "_model")
     _state = ("_targets", "_model", "_progress", "_rng")
@@ -238,7 +276,10 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             methods_for(FactorGraphEnergy, Likelihood.conditional_answers), auto=True
         ),
         "decode": decoder_constraint(_RULES),
+        "solver": solver_constraint(GRADIENT_SOLVERS, auto=True),
         "max_iter": [Integer(1)],
+        "early_stopping": stopping_constraint(auto=False),
+        "warm_start": ["boolean"],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -253,7 +294,10 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         learning: str = "auto",
         inference: str | InferenceMethod = "auto",
         decode: str | DecodingRule = "marginal",
+        solver: str | Solver = "auto",
         max_iter: int = 200,
+        early_stopping: bool | str | LossPlateau = False,
+        warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | int = False,
@@ -264,7 +308,10 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         self.learning = learning
         self.inference = inference
         self.decode = decode
+        self.solver = solver
         self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -305,30 +352,86 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         ConvergenceWarning
             If approximate inference converged for less than 90 % of the rows in the last iteration.
         """
-        _, rng = begin_fit(self)
-        rows = training_rows(self, X, y, sample_weight, reset=True)
+        resume, rng = begin_fit(self)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume)
         if not self._targets.multilabel:
             require_two_classes(self.classes_)
         self._checked_rule()
-        plan = self._plan(rows)
+        solver = LBFGS() if is_auto(self.solver) else resolve_solver(self.solver, GRADIENT_SOLVERS)
+        plan = self._resumed_plan(rows, solver) if resume else self._first_plan(rows, solver)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         fitted = train(self, plan, rng, callbacks)
-        if self.learning_ == "mle":
-            warn_of_convergence(self.convergence_curve_[-1], self._method, *_UNCONVERGED)
+        self._warn_of_inference()
         if option_name(self.decode) == "threshold" and self._targets.indicator:
             folds = bind(self._fold_settings, rows)
             update_thresholds(self, folds, rows.weight, rng, fitted.interrupted, rows.origin)
         callbacks.end()
         return self
 
+    @skip_empty_batches
+    @all_or_nothing
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Train for one epoch on the given rows, starting from the current parameters.
+
+        The first call chooses the graph: "tree" is the spanning tree of its rows. It does not scale
+        the columns of X. With ``alpha="auto"`` the penalties decline with the number of different
+        rows in all calls.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,) or list of array-like, default=None
+            All classes of a 1-D y, or a list with the classes of each column; required in the first
+            call if `y` does not contain all classes. For a 0/1 indicator y, names of its columns.
+
+        Returns
+        -------
+        self
+        """
+        resume, rng = begin_partial_fit(self)
+        refuse_thresholds(self.decode)
+        rows = training_rows(
+            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
+        )
+        if not self._targets.multilabel:
+            require_two_classes(self.classes_)
+        self._checked_rule()
+        train_one_epoch(self, self._stream_plan(rows, resume), rng)
+        self._warn_of_inference()
+        return self
+
+    def _warn_of_inference(self):
+        if self.learning_ == "mle":
+            warn_of_convergence(self.convergence_curve_[-1], self._method, *_UNCONVERGED)
+
+    def _check_same_model(self) -> None:
+        """Raise a ValueError if `graph` has other edges than the fitted model."""
+        graph = self._model.graph
+        if not isinstance(self.graph, str) or self.graph == "full":
+            edges: Any = self._given_edges(graph.n_classes, 0)
+            if not np.array_equal(edges, graph.edges):
+                raise ValueError(
+                    "`graph` has other edges than `edges_` of the earlier fit, so training cannot "
+                    "continue; set warm_start=False and call fit to start again, or keep `graph`"
+                )
+        vars(self).pop("thresholds_", None)  # thresholds of the earlier fit
+
     def _make_targets(self, y, classes):
         try:
-            return make_targets(y, classes, self)
+            return super()._make_targets(y, classes)
         except ValueError:
             if not is_matrix(y):
                 raise
             # raises an error that explains which columns of classes are valid
-            return MultioutputTargets(y)
+            return MultioutputTargets(y, classes)
 
     def _codes(self, visible):
         """Return the class codes (N, L) of L outputs, and their numbers of classes (L,)."""
@@ -340,19 +443,15 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
             n_classes = targets.n_classes
         return np.where(np.isnan(visible), MISSING, visible).astype(np.int64), n_classes
 
-    def _plan(self, rows: Rows) -> Plan:
-        """Choose the graph, the penalties, the objective and the inference method of a fit."""
-        codes, n_classes = self._codes(rows.visible)
-        X, columns = rows.X, None
+    def _first_plan(self, rows: Rows, solver) -> Plan:
+        """Choose the graph, the penalty and everything else for a fit from new parameters."""
+        columns = None
         if is_auto(self.alpha):
-            X = in_faster_storage(X)
-            columns = Columns(X, rows.weight)
+            columns = Columns(in_faster_storage(rows.X), rows.weight)
         else:
-            warn_of_scales(X, rows.weight, type(self).__name__)
-        self._columns = columns
-        design = OutputDesign(X, columns)
-        batch = OutputBatch(design.X, codes, rows.weight)
-        edges = self._given_edges(n_classes, len(codes))
+            warn_of_scales(rows.X, rows.weight, type(self).__name__)
+        design, batch, n_classes = self._training_data(rows, columns, solver)
+        edges = self._given_edges(n_classes, len(batch))
         alpha: Any = self.alpha
         held_out = None
         wanted = edges is None or columns is not None
@@ -366,36 +465,112 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
                 held_out = search.first_fit(alpha)
             if edges is None:
                 edges = _tree(batch, n_classes, held_out)
-        graph = OutputGraph(n_classes, edges)
-        method, learning = self._method_and_learning(graph, batch)
+        model = first_model(OutputGraph(n_classes, edges), batch)
         pairs: Any = self.alpha_pairs
         if is_auto(pairs):
-            pairs = _WEAK / max(float(rows.weight.sum()), MIN_SEARCH_ROWS)
+            pairs = _weak_penalty(rows.weight.sum())
+        return self._plan(rows, design, batch, model, solver, alpha, pairs)
+
+    def _resumed_plan(self, rows: Rows, solver) -> Plan:
+        """Return the plan of a fit from the fitted model, which keeps its graph."""
+        design, batch, _ = self._training_data(rows, self._columns, solver)
+        alpha = self.alpha_ if is_auto(self.alpha) else self.alpha
+        pairs = self.alpha_pairs_ if is_auto(self.alpha_pairs) else self.alpha_pairs
+        return self._plan(rows, design, batch, design.inner(self._model), solver, alpha, pairs)
+
+    def _stream_plan(self, rows: Rows, resume: bool) -> Plan:
+        """Return the plan of an epoch of `partial_fit`, from the fitted model if there is one."""
+        solver = choose_stream_solver(self.solver)
+        columns = self._columns if resume else None
+        design, batch, n_classes = self._training_data(rows, columns, solver)
+        if resume:
+            model, stream = design.inner(self._model), self._stream
+        else:
+            edges = self._given_edges(n_classes, len(batch))
+            edges = _tree(batch, n_classes, None) if edges is None else edges
+            model = first_model(OutputGraph(n_classes, edges), batch)
+            _, variance = column_moments(batch.X, rows.weight / rows.weight.sum())
+            stream = StreamPenalty(_STREAM_ALPHA * (float(variance.sum()) or 1.0))
+            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial=True)
+        alpha, pairs = self.alpha, self.alpha_pairs
+        if stream is None:  # an earlier `fit` has chosen the penalties
+            alpha = self.alpha_ if is_auto(alpha) else alpha
+            pairs = self.alpha_pairs_ if is_auto(pairs) else pairs
+        else:
+            stream = stream.with_rows(rows.X)
+            alpha = stream.alpha if is_auto(alpha) else alpha
+            pairs = _weak_penalty(stream.n_rows) if is_auto(pairs) else pairs
+        return self._plan(rows, design, batch, model, solver, alpha, pairs, stream)
+
+    def _training_data(self, rows: Rows, columns: Columns | None, solver):
+        """Return the `Design`, the batch of all rows, and the numbers of classes (L,)."""
+        X = in_faster_storage(rows.X) if columns is not None else rows.X
+        if columns is not None and not isinstance(solver, LBFGS):
+            columns = columns.for_rows(X)
+        rotate = isinstance(solver, LBFGS)
+        design = Design(X, columns, double=True, rotate=rotate, dtype=np.float64)
+        codes, n_classes = self._codes(rows.visible)
+        inputs = design.X if issparse(design.X) else np.asarray(design.X)
+        return design, OutputBatch(inputs, codes, rows.weight), n_classes
+
+    def _plan(
+        self,
+        rows: Rows,
+        design: Design,
+        batch: OutputBatch,
+        model: OutputModel,
+        solver: Any,
+        alpha: Any,
+        pairs: Any,
+        stream: StreamPenalty | None = None,
+    ) -> Plan:
+        """Return the plan of a fit from `model`, with the penalties `alpha` and `pairs`."""
+        resume = self.__sklearn_is_fitted__()
+        method, learning = self._method_and_learning(model.graph, batch)
+        objective: Any
         if learning == "mle":
             objective = OutputLikelihood(method, self.n_jobs)
         else:
             objective = OutputPseudoLikelihood(self.n_jobs)
-        model = first_model(graph, batch)
-        penalty = make_penalty(model, batch, columns is not None)
+        every_intercept = design.columns is not None or stream is not None
+        penalty = make_penalty(first_model(model.graph, batch), batch, every_intercept)
+        stochastic: dict[str, Any] = {}
+        if isinstance(solver, LBFGS):
+            refuse_early_stopping(self.early_stopping, solver)
+        else:
+            stochastic = {
+                "stopping": resolve_stopping(self.early_stopping, False),
+                "batch_size": solver.rows_per_step(rows.n_originals, BATCH_ROWS),
+                "average": solver.keeps_average(False),
+                "rate_factors": OutputParams(1.0, 1.0, 1.0),
+                "mean_square": mean_square(batch.X, batch.weight) if solver.averaged else 0.0,
+            }
+        label_sets = self._label_sets(rows.first)
+        if resume:
+            label_sets = np.unique(np.vstack([self.label_sets_, label_sets]), axis=0)
         found = {
             "_method": method,
-            "edges_": graph.edges,
+            "_columns": design.columns,
+            "_stream": stream,
+            "edges_": model.graph.edges,
             "alpha_": float(alpha),
             "alpha_pairs_": float(pairs),
             "learning_": learning,
             "inference_": method.name,
-            "label_sets_": self._label_sets(rows.first),
+            "label_sets_": label_sets,
         }
         return Plan(
             model=model,
-            design=design,  # pyright: ignore[reportArgumentType]  # has the method `outer`
+            design=design,
             rows=StructureSource(batch),
             objective=objective,
             penalty=penalty(float(alpha), float(pairs)),
-            solver=LBFGS(),
+            solver=solver,
             max_iter=self.max_iter,
             verbose=int(self.verbose),
+            progress=self._progress if resume else NO_PROGRESS,
             attributes=bind(self._model_attributes, found=found),
+            **stochastic,
         )
 
     def _search(self, batch, n_classes, origin):
@@ -563,6 +738,11 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
 
     def _labels(self, posterior):
         return self._checked_rule().decode(posterior)
+
+
+def _weak_penalty(n_rows):
+    """Return the automatic penalty of the tables for `n_rows` rows."""
+    return _WEAK / max(float(n_rows), MIN_SEARCH_ROWS)
 
 
 def _tree(batch, n_classes, held_out):

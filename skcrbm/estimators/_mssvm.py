@@ -22,12 +22,11 @@ from skcrbm.estimators._rbm import (
     Methods,
     RBMClassifier,
     marginal_method,
-    refuse_thresholds,
     scaled_design,
     source_of,
     variance_of,
 )
-from skcrbm.estimators._thresholds import update_thresholds
+from skcrbm.estimators._thresholds import refuse_thresholds, update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import first_that_answers, method_constraint, methods_for

@@ -45,7 +45,7 @@ from skcrbm.utils.limits import (
     MAX_EXACT_SECONDS,
     MAX_MAGNITUDE,
 )
-from skcrbm.utils.options import is_auto, option_name
+from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
@@ -579,13 +579,3 @@ def source_of(rows: Rows, design: Design) -> ArraySource:
 def variance_of(design: Design) -> float:
     """Return the total variance of the scaled columns."""
     return 0.0 if design.columns is None else design.columns.variance
-
-
-def refuse_thresholds(decode) -> None:
-    """Raise a ValueError for ``decode="threshold"``, which `partial_fit` does not support."""
-    if option_name(decode) == "threshold":
-        raise ValueError(
-            "partial_fit does not support decode='threshold', because finding thresholds needs a "
-            "cross-validation over all rows; use fit, or call skcrbm.decoding.fit_thresholds on "
-            "held-out rows"
-        )

@@ -31,6 +31,7 @@ from skcrbm.learning.solvers import (
     LBFGS,
     FrankWolfe,
     Solver,
+    refuse_early_stopping,
     resolve_solver,
     resolve_stopping,
     solver_constraint,
@@ -377,7 +378,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
                 "mean_square": self._mean_square(batch),
             }
         else:
-            self._refuse_early_stopping("lbfgs")
+            refuse_early_stopping(self.early_stopping, solver)
         return Plan(
             model=model,
             design=Design(np.empty((0, 0))),
@@ -393,13 +394,6 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             attributes=lambda model, epoch: self._model_attributes(model, alpha),
             **stochastic,
         )
-
-    def _refuse_early_stopping(self, solver):
-        if self.early_stopping is not False:
-            raise ValueError(
-                "early_stopping is for stochastic solvers; set early_stopping=False with "
-                f"solver={solver!r}"
-            )
 
     def _chosen_alpha(self, model, batch, objective, rng, resume, partial=False) -> Any:
         """Return the penalty alpha of a fit; warn if the columns of X have different scales."""
@@ -429,7 +423,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         parameters of 0. The optimum does not depend on the start.
         """
         model, objective = self._problem(batch, rng, resume)
-        self._refuse_early_stopping(solver.name)
+        refuse_early_stopping(self.early_stopping, solver)
         alpha = float(self._chosen_alpha(model, batch, objective, rng, resume))
         if alpha == 0:
             raise ValueError(f"alpha must be positive with solver={solver.name!r}; got 0")

@@ -21,6 +21,7 @@ from skcrbm.targets.weights import (
     folds_of_copies,
 )
 from skcrbm.utils.columns import SCALES
+from skcrbm.utils.options import option_name
 from skcrbm.utils.warnings import warn_user
 
 # Default number of folds in the cross-validation of the thresholds.
@@ -125,3 +126,13 @@ def cross_validated_thresholds(
         sample_weight=weight,
         allow_empty=estimator.allow_empty_,
     )
+
+
+def refuse_thresholds(decode) -> None:
+    """Raise a ValueError for ``decode="threshold"``, which `partial_fit` does not support."""
+    if option_name(decode) == "threshold":
+        raise ValueError(
+            "partial_fit does not support decode='threshold', because finding thresholds needs a "
+            "cross-validation over all rows; use fit, or call skcrbm.decoding.fit_thresholds on "
+            "held-out rows"
+        )

@@ -303,8 +303,17 @@ class History:
 # ------------------------------------------------------------------------------------ coordinates
 
 
+def _linear_parts(params):
+    """Return the names of all coefficients of the inputs, each with the name of its intercepts.
+
+    An example is ("hidden_coef", "hidden_intercept").
+    """
+    names = [name for name in params._fields if name.endswith("coef")]
+    return [(name, name.removesuffix("coef") + "intercept") for name in names]
+
+
 class _ScaledColumns:
-    """Convert parameters of a conditional RBM between the given columns x and scaled columns z."""
+    """Convert parameters of a model between the given columns x and scaled columns z."""
 
     def __init__(self, columns):
         self.columns = columns
@@ -321,10 +330,11 @@ class _ScaledColumns:
         return self._mapped(params, self.columns.as_given)
 
     def _mapped(self, params, change):
-        p = CRBMParams(*(np.asarray(a, np.float64) for a in params))
-        visible_coef, visible_intercept = change(p.visible_coef, p.visible_intercept)
-        hidden_coef, hidden_intercept = change(p.hidden_coef, p.hidden_intercept)
-        return CRBMParams(p.weights, visible_coef, hidden_coef, visible_intercept, hidden_intercept)
+        params = type(params)(*(np.asarray(array, np.float64) for array in params))
+        changed = {}
+        for names in _linear_parts(params):
+            changed |= zip(names, change(*(getattr(params, name) for name in names)))
+        return params._replace(**changed)
 
 
 class RowSpace:
@@ -353,17 +363,15 @@ class RowSpace:
 
     def inner(self, params):
         """Project parameters for the rows z of Z to parameters for the coordinates."""
-        return params._replace(
-            visible_coef=self._project(params.visible_coef),
-            hidden_coef=self._project(params.hidden_coef),
-        )
+        return self._mapped(params, self._project)
 
     def outer(self, params):
         """Convert parameters for the coordinates to parameters for the rows z of Z."""
-        return params._replace(
-            visible_coef=self.spread(params.visible_coef),
-            hidden_coef=self.spread(params.hidden_coef),
-        )
+        return self._mapped(params, self._spread)
+
+    def _mapped(self, params, change):
+        coefs = [name for name, _ in _linear_parts(params)]
+        return params._replace(**{name: change(getattr(params, name)) for name in coefs})
 
     def _project(self, coef):
         return np.ascontiguousarray(self._solve(np.asarray(self._rows @ coef.T), "N").T)
@@ -373,8 +381,7 @@ class RowSpace:
             return right
         return solve_triangular(self._corner, right, lower=True, trans=trans)
 
-    def spread(self, coef: np.ndarray) -> np.ndarray:
-        """Convert coefficients (K, rank) for the coordinates to coefficients (K, D) for z."""
+    def _spread(self, coef):
         weights = self._solve(coef.T, "T")
         return np.ascontiguousarray(np.asarray(self._rows.T @ weights).T)
 
@@ -384,16 +391,23 @@ class Design:
 
     `columns` scales the columns of X; if `columns` is None, they are not scaled. If `double` is
     True, X is converted to float64. If `rotate` is True and there are more columns than rows, X is
-    replaced by the coordinates of its `RowSpace`. The attribute `X` contains the training rows: an
-    array, a CSR matrix or `LazyRows`.
+    replaced by the coordinates of its `RowSpace`. `dtype` is the dtype of models for the X of the
+    user, by default the dtype of X. The attribute `X` contains the training rows: an array, a CSR
+    matrix or `LazyRows`.
     """
 
     def __init__(
-        self, X: Any, columns: Columns | None = None, *, double: bool = False, rotate: bool = False
+        self,
+        X: Any,
+        columns: Columns | None = None,
+        *,
+        double: bool = False,
+        rotate: bool = False,
+        dtype: Any = None,
     ):
-        self._dtype, self._double = X.dtype, double
+        self._dtype, self._double = X.dtype if dtype is None else np.dtype(dtype), double
         self.columns = columns
-        self._maps = []
+        self._maps, given = [], X.dtype
         if columns is not None:
             self._maps.append(_ScaledColumns(columns))
         rotate = rotate and X.shape[0] < X.shape[1] and X.shape[0] <= ROTATED_ROWS
@@ -405,7 +419,7 @@ class Design:
             space = RowSpace(X if issparse(X) else np.asarray(X, np.float64))
             self._maps.append(space)
             X = space.X
-        self.X = X if double else X.astype(self._dtype, copy=False)
+        self.X = X if double else X.astype(given, copy=False)
 
     def inner(self, model):
         """Convert a model for the X of the user to a model for the training rows."""

@@ -450,3 +450,12 @@ def refuse_held_out_rows(early_stopping) -> None:
             f"partial_fit does not support early_stopping={early_stopping!r}, because it does one "
             "epoch on the given rows; set early_stopping=False"
         )
+
+
+def refuse_early_stopping(early_stopping, solver: Solver) -> None:
+    """Raise a ValueError if a solver that takes all rows at once is asked to stop early."""
+    if early_stopping is not False:
+        raise ValueError(
+            "early_stopping is for stochastic solvers; set early_stopping=False with "
+            f"solver={solver.name!r}"
+        )

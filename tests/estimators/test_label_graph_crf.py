@@ -557,6 +557,64 @@ def test_more_columns_than_rows_give_the_best_penalised_likelihood():
         assert objective(near) > best
 
 
+def test_a_warm_start_continues_from_the_fit():
+    X, y = chain_data()
+    model = LabelGraphCRF(max_iter=500, warm_start=True).fit(X, y)
+    first = model.n_iter_, model.loss_curve_[-1], model.alpha_, model.edges_
+    model.fit(X, y)
+    assert model.n_iter_ < first[0] / 2
+    np.testing.assert_allclose(model.loss_curve_[0], first[1], rtol=1e-3)
+    assert model.alpha_ == first[2]
+    np.testing.assert_array_equal(model.edges_, first[3])
+    model.set_params(graph=[[0, 1]])
+    with pytest.raises(ValueError, match="`graph` has other edges than `edges_`"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="early_stopping is for stochastic solvers"):
+        LabelGraphCRF(early_stopping=True).fit(X, y)
+
+
+@pytest.mark.parametrize("solver", ["adam", "asgd", "sgd"])
+def test_stochastic_solvers_come_near_the_optimum(solver):
+    X, y = chain_data()
+    best = LabelGraphCRF(alpha=0.01, alpha_pairs=0.01, max_iter=500).fit(X, y)
+    model = LabelGraphCRF(
+        alpha=0.01, alpha_pairs=0.01, solver=solver, max_iter=60, random_state=0
+    ).fit(X, y)
+    assert best.score_samples(X, y).mean() - model.score_samples(X, y).mean() < 0.04
+
+
+@pytest.mark.parametrize("graph", ["auto", "tree"])
+def test_partial_fit_comes_near_a_fit(graph):
+    X, y = chain_data()
+    whole = LabelGraphCRF(graph=graph).fit(X, y)
+    model = LabelGraphCRF(graph=graph, random_state=0)
+    for _ in range(10):
+        for rows in np.array_split(np.arange(len(X)), 4):
+            model.partial_fit(X[rows], y[rows], classes=NAMES)
+    assert whole.score_samples(X, y).mean() - model.score_samples(X, y).mean() < 0.12
+    np.testing.assert_array_equal(model.edges_, whole.edges_)
+    assert len(model.loss_curve_) == 40
+    again = LabelGraphCRF(graph=graph, random_state=0)
+    for rows in np.array_split(np.arange(len(X)), 4):
+        again.partial_fit(X[rows], y[rows], classes=NAMES)
+    assert model.loss_curve_[:4] == again.loss_curve_
+    with pytest.raises(ValueError, match="differ from the classes of the first call"):
+        model.partial_fit(X, y, classes=[NAMES[0], [3, 8], NAMES[2]])
+
+
+def test_partial_fit_of_an_indicator():
+    X, y = make_multilabel_classification(200, 5, n_classes=4, random_state=0)
+    X = StandardScaler().fit_transform(X)
+    model = LabelGraphCRF(random_state=0)
+    for rows in np.array_split(np.arange(200), 2):
+        model.partial_fit(X[rows], y[rows])
+    assert len(model.label_sets_) == len(np.unique(y, axis=0))
+    with pytest.raises(ValueError, match="partial_fit does not support decode='threshold'"):
+        model.set_params(decode="threshold").partial_fit(X, y)
+    with pytest.raises(ValueError, match="solver='lbfgs'"):
+        LabelGraphCRF(solver="lbfgs").partial_fit(X, y)
+
+
 @pytest.mark.quick_cases(21)
 @pytest.mark.compiled
 @parametrize_with_checks([LabelGraphCRF(alpha=1e-3)])

@@ -21,15 +21,13 @@ from scipy.special import xlogy
 
 from skcrbm.energies.output_graph import OutputGraph
 from skcrbm.inference import InferenceMethod, infer
-from skcrbm.learning.data import RowSpace
 from skcrbm.learning.lbfgs import column_moments, descend
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.penalty_path import geometric_penalties, penalty_at, penalty_path
 from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
 from skcrbm.learning.structured.rows import StoredBatch
 from skcrbm.targets.codes import MISSING
-from skcrbm.utils.columns import Columns
-from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS, ROTATED_ROWS
+from skcrbm.utils.limits import ESTIMATOR_TOL, MIN_SEARCH_ROWS
 from skcrbm.utils.parallel import linear_fields, row_chunks
 
 # Largest number of log-weights in a part of a batch (4 MB). A batch with more log-weights is split
@@ -478,28 +476,3 @@ def spanning_tree(shared: np.ndarray) -> np.ndarray:
     tree = minimum_spanning_tree(csr_matrix(np.triu(cost, 1))).tocoo()
     edges = np.sort(np.column_stack([tree.row, tree.col]), axis=1).astype(np.int64)
     return edges[np.lexsort(edges.T[::-1])]
-
-
-class OutputDesign:
-    """Scale the columns of X for training, and convert a fitted model to the X of the user.
-
-    If there are more columns than rows, training uses the coordinates of the rows in a `RowSpace`
-    instead of the columns.
-    """
-
-    def __init__(self, X: Any, columns: Columns | None):
-        self.columns = columns
-        X = X.astype(np.float64) if columns is None else columns.transform(X)
-        self.space = None
-        if X.shape[0] < X.shape[1] and X.shape[0] <= ROTATED_ROWS:
-            self.space = RowSpace(X)
-        self.X = X if self.space is None else self.space.X
-
-    def outer(self, model: OutputModel) -> OutputModel:
-        """Return the model for the X of the user."""
-        p = model.params
-        coef = p.coef if self.space is None else self.space.spread(p.coef)
-        intercept = p.intercept
-        if self.columns is not None:
-            coef, intercept = self.columns.as_given(coef, intercept)
-        return model._replace(params=p._replace(coef=coef, intercept=intercept))
