@@ -592,7 +592,6 @@ def test_partial_fit_comes_near_a_fit(graph):
         for rows in np.array_split(np.arange(len(X)), 4):
             model.partial_fit(X[rows], y[rows], classes=NAMES)
     assert whole.score_samples(X, y).mean() - model.score_samples(X, y).mean() < 0.12
-    np.testing.assert_array_equal(model.edges_, whole.edges_)
     assert len(model.loss_curve_) == 40
     again = LabelGraphCRF(graph=graph, random_state=0)
     for rows in np.array_split(np.arange(len(X)), 4):
