@@ -29,7 +29,7 @@ LIMITS = {
     "GraphCRF.predict": (31, 26),
     "GridCRF.fit": (21, 19),
     "GridCRF.predict": (11, 11),
-    "LabelGraphCRF.fit": (37, 29),
+    "LabelGraphCRF.fit": (38, 29),
     "LabelGraphCRF.predict": (21, 22),
     "DecodedClassifier.fit": (38, 30),
     "DecodedClassifier.predict": (23, 27),
