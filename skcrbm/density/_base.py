@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import partial as bind
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -112,21 +112,18 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     verbose: int
 
     _model: Any
-    _structure: Any
     _rule: LearningRule
     _sampler: InferenceMethod | None
     _progress: Progress
     convergence_curve_: list[float]
 
+    #: Hyperparameters that shape the model, see `utils/warm_start.py`.
+    _structural: ClassVar[tuple[str, ...]] = ()
     _state = ("_model", "_structure", "_rule", "_sampler", "_progress", "_rng")
 
     @abstractmethod
     def _plan(self, rows: Rows, rng: np.random.RandomState) -> Plan:
         """Return the plan of a fit, which continues from the fitted model if there is one."""
-
-    @abstractmethod
-    def _structure_of(self, n_features: int) -> Any:
-        """Return a description of the model's structure, which must not change in a warm start."""
 
     @abstractmethod
     def _parameter_attributes(self, model) -> dict[str, Any]:
@@ -201,14 +198,6 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
     # ------------------------------------------------------------- steps of a fit
 
-    def _check_same_model(self) -> None:
-        if self._structure_of(self.n_features_in_) != self._structure:
-            raise ValueError(
-                f"the hyperparameters of {type(self).__name__} describe another structure than "
-                "the structure of the fitted model; set warm_start=False, or keep the "
-                "hyperparameters"
-            )
-
     def _warn_of_convergence(self) -> None:
         """Warn if inference did not converge in training."""
         if isinstance(self._rule, (Likelihood, BPLearning)):
@@ -228,7 +217,6 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
             **self._parameter_attributes(model),
             "_rule": rule,
             "_sampler": sampler,
-            "_structure": self._structure_of(self.n_features_in_),
         }
 
     def _training_method(self, rule: LearningRule, energy, missing: bool) -> InferenceMethod:

@@ -192,6 +192,7 @@ class IsingModel(BaseDensity):
     0.7
     """
 
+    _structural = ("edges",)
     _saved = ("n_features_in_", "energy_", "n_iter_", "coupling_", "field_")
 
     _parameter_constraints: dict = {
@@ -238,28 +239,16 @@ class IsingModel(BaseDensity):
         penalised = IsingParams(1.0, 0.0)
         return density_plan(self, rows, model, rng, penalised=penalised, rate_factors=rates)
 
-    def _graph(self, n_features, dtype):
-        """Return an energy with couplings of 0 on the given edges, or None if `edges` is None."""
-        if self.edges is None:
-            return None
-        try:
-            zeros = np.zeros(n_features, dtype)
-            return SparseIsingEnergy.from_edges(self.edges, dtype.type(0), zeros)
-        except ValueError as error:
-            raise ValueError(
-                f"edges must be pairs of the {n_features} columns, each pair once: {error}"
-            ) from error
-
-    def _structure_of(self, n_features):
-        base = self._graph(n_features, np.dtype(np.float64))
-        return n_features if base is None else tuple(map(tuple, base.edges.tolist()))
+    def _shape_of(self, name, value):
+        base = _graph(value, self.n_features_in_, np.dtype(np.float64))
+        return None if base is None else base.edges
 
     def _initial_model(self, rows: Rows) -> DenseIsingModel | SparseIsingModel:
         visible, weight = rows.visible, rows.weight
         dtype, n_features = visible.dtype, visible.shape[1]
         field = (0.5 * start_log_odds(visible, weight)).astype(dtype)
         center = np.tanh(field)
-        base = self._graph(n_features, dtype)
+        base = _graph(self.edges, n_features, dtype)
         if base is None:
             edges = np.column_stack(np.triu_indices(n_features, 1))
             return DenseIsingModel(IsingParams(np.zeros(len(edges), dtype), field), edges, center)
@@ -268,3 +257,15 @@ class IsingModel(BaseDensity):
     def _parameter_attributes(self, model):
         energy = model.energy(None)
         return {"coupling_": energy.coupling, "field_": energy.field[0]}
+
+
+def _graph(edges, n_features, dtype):
+    """Return an energy with couplings of 0 on the given edges, or None if `edges` is None."""
+    if edges is None:
+        return None
+    try:
+        return SparseIsingEnergy.from_edges(edges, dtype.type(0), np.zeros(n_features, dtype))
+    except ValueError as error:
+        raise ValueError(
+            f"edges must be pairs of the {n_features} columns, each pair once: {error}"
+        ) from error

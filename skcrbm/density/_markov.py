@@ -178,6 +178,7 @@ class MarkovRandomField(BaseDensity):
 
     categories_: list[np.ndarray] | None
 
+    _structural = ("factors", "categories")
     _saved = ("n_features_in_", "energy_", "n_iter_", "log_potentials_")
 
     _parameter_constraints: dict = {
@@ -259,9 +260,8 @@ class MarkovRandomField(BaseDensity):
             return super()._rows_of_states(states)
         return decode(states, self.categories_)
 
-    def _base_energy(self, n_features, dtype):
+    def _base_energy(self, factors: Any, n_features, dtype):
         """Return the energy to start from: `factors` if it is an energy, else tables of 0."""
-        factors: Any = self.factors
         if isinstance(factors, FactorGraphEnergy):
             if factors.n_models != 1 or factors.evidence is not None:
                 raise ValueError(
@@ -312,13 +312,16 @@ class MarkovRandomField(BaseDensity):
             return np.full(n_features, 2)
         return np.array([len(values) for values in self.categories_])
 
-    def _structure_of(self, n_features):
-        graph = self._base_energy(n_features, np.float64).graph
+    def _shape_of(self, name, value):
+        """Return the scopes of the factors, or the categories of the columns."""
+        if name == "categories":
+            return value
+        graph = self._base_energy(value, self.n_features_in_, np.float64).graph
         return tuple(tuple(scope.tolist()) for scope in graph.lists())
 
     def _initial_model(self, rows: Rows) -> TableModel:
         visible, weight = rows.visible, rows.weight
-        base = self._base_energy(visible.shape[1], visible.dtype)
+        base = self._base_energy(self.factors, visible.shape[1], visible.dtype)
         if isinstance(self.factors, str):
             flat = base.log_potentials.copy()
             if self.categories_ is None:

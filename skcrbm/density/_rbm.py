@@ -161,6 +161,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     array([[0., 0., 1.]])
     """
 
+    _structural = ("n_hidden",)
     _saved = ("n_features_in_", "energy_", "n_iter_", "weights_", "intercept_", "hidden_intercept_")
 
     weights_: np.ndarray
@@ -231,13 +232,14 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     def _n_features_out(self):
         return self.weights_.shape[1]
 
-    def _structure_of(self, n_features):
-        if isinstance(self.n_hidden, str):
-            return n_features, min(_HIDDEN_PER_COLUMN * n_features, _MOST_HIDDEN)
-        return n_features, self.n_hidden
+    def _shape_of(self, name, value):
+        """Return the number of hidden units for a value of `n_hidden`."""
+        if isinstance(value, str):
+            return min(_HIDDEN_PER_COLUMN * self.n_features_in_, _MOST_HIDDEN)
+        return value
 
     def _initial_model(self, rows: Rows, rng) -> RBMModel:
-        _, n_hidden = self._structure_of(rows.visible.shape[1])
+        n_hidden = self._shape_of("n_hidden", self.n_hidden)
         start = crbm_params(rows.visible, rows.weight, 0, n_hidden, rng)
         return RBMModel(RBMParams(start.weights, start.visible_intercept, start.hidden_intercept))
 

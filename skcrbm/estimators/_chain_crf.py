@@ -157,6 +157,7 @@ class ChainCRF(StructuredCRF):
 
     _model: ChainModel
     _words = SEQUENCE
+    _structural = ("features", "transition_features", "order", "fit_intercept")
     _hashing = "dicts into arrays by SequenceTransformer(FeatureHasher())"
 
     _parameter_constraints: ClassVar[dict] = {
@@ -236,10 +237,6 @@ class ChainCRF(StructuredCRF):
             best_paths(clamped(energies, batch.path))
         except ImpossiblePathError as error:
             raise no_labels(batch.take(np.array([error.chain])), name) from None
-
-    def _shape_of_model(self):
-        model = self._model
-        return {"order": model.order, "transition_features": model.pair_columns is not None}
 
     def _objective(self, model, batch):
         rule = resolve_rule(self.learning, "chain")

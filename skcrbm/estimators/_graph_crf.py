@@ -215,6 +215,7 @@ class GraphCRF(StructuredCRF):
     _state = (*StructuredCRF._state, "_truncated")
     _prediction_parameters = ("decode", "n_jobs", "inference")
     _words = GRAPH
+    _structural = ("features", "n_latent_states", "directed")
     _hashing = "the nodes into arrays by sklearn.feature_extraction.FeatureHasher"
 
     _parameter_constraints: ClassVar[dict] = {
@@ -347,9 +348,6 @@ class GraphCRF(StructuredCRF):
 
     def _method(self) -> InferenceMethod:
         return resolve_method(self.inference)
-
-    def _shape_of_model(self):
-        return {"n_latent_states": self._model.n_latent, "directed": self._model.directed}
 
     def _objective(self, model, batch):
         rule = resolve_rule(self.learning, "graph")

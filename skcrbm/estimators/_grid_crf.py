@@ -161,6 +161,7 @@ class GridCRF(StructuredCRF):
     _rows: ImageRows
     _prediction_parameters = ("n_jobs",)
     _words = IMAGE
+    _structural = ("window", "pair_window", "n_hidden")
     _lacks: ClassVar = {"predict_topk": _SINGLE_PIXELS, "sample": _SINGLE_PIXELS}
     _batch_rows = 4
 
@@ -262,10 +263,6 @@ class GridCRF(StructuredCRF):
         for i, image in enumerate(images):  # `found[:] = images` would stack images of equal size
             found[i] = image
         return found
-
-    def _shape_of_model(self):
-        structure = self._model.structure
-        return {name: getattr(structure, name) for name in ("window", "pair_window", "n_hidden")}
 
     def _first_model(self, batch, rng, partial):
         sizes = self.window, self.pair_window

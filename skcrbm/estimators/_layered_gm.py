@@ -199,7 +199,6 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     n_inference_iter_: int
     _model: Any
     _inference: TruncatedInference
-    _fitted_structure: tuple
 
     _parameter_constraints: dict = {
         "layers": [tuple, list],
@@ -220,7 +219,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     }
     _allow_nan = True
     _columns_of_classes = MultioutputTargets
-    _state = ("_targets", "_model", "_inference", "_fitted_structure", "_progress", "_rng")
+    _structural = ("layers", "input_shape", "clamping")
+    _state = ("_targets", "_model", "_inference", "_structure", "_progress", "_rng")
     _prediction_parameters = ("n_jobs",)
 
     def __init__(
@@ -411,18 +411,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         )
         return structure, code
 
-    def _hyperstructure(self):
-        """Return the hyperparameters that determine the shapes of the parameters."""
-        cuts = clamping_cuts(self.clamping)
-        shape = None if self.input_shape is None else tuple(self.input_shape)
-        return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
-
-    def _check_same_model(self):
-        if self._hyperstructure() != self._fitted_structure:
-            raise ValueError(
-                "layers, input_shape or clamping differ from the earlier fit, so training "
-                "cannot continue; set warm_start=False, or keep these parameters"
-            )
+    def _shape_of(self, name, value):
+        return clamping_cuts(value) if name == "clamping" else value
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
         """Return the attributes that the estimator gets from a model at the end of an epoch."""
@@ -434,7 +424,6 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
             "n_inference_iter_": inference.n_iter,
             "_model": model,
             "_inference": inference,
-            "_fitted_structure": self._hyperstructure(),
         }
 
     # ------------------------------------------------------------- prediction

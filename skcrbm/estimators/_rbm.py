@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial as bind
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -96,7 +96,6 @@ class RBMClassifier(
     inference_: str
     label_sets_: Any
     convergence_curve_: list[float]
-    _n_hidden: int
     _columns: Any
     _progress: Progress
     _prediction_method: Any
@@ -106,9 +105,10 @@ class RBMClassifier(
         *("n_features_in_", "classes_", "_targets", "n_iter_", "inference_", "label_sets_"),
         *("visible_coef_", "hidden_coef_", "weights_", "visible_intercept_", "hidden_intercept_"),
     )
+    _structural: ClassVar[tuple[str, ...]] = ("n_hidden",)
     _state = (
         *("_targets", "_prediction_method", "_prediction_marginals", "_columns", "_stream"),
-        *("_progress", "_rng", "_n_hidden"),
+        *("_progress", "_rng", "_structure"),
     )
 
     def __sklearn_is_fitted__(self):
@@ -303,17 +303,9 @@ class RBMClassifier(
             X = self._columns.for_rows(X).transform(X)
         return X, rows.visible, changes
 
-    def _check_same_model(self) -> None:
-        """Prepare a fit that continues the earlier fit.
-
-        A ValueError is raised if the number of hidden units has changed.
-        """
+    def _resume(self) -> None:
+        """Prepare a fit that continues the earlier fit."""
         self.densify()
-        if self.n_hidden != self._n_hidden:
-            raise ValueError(
-                f"n_hidden={self.n_hidden} differs from n_hidden={self._n_hidden} of the earlier "
-                "fit, so training cannot continue; set warm_start=False, or keep n_hidden"
-            )
         vars(self).pop("thresholds_", None)  # thresholds of the earlier fit
 
     def _stream_design(self, rows: Rows) -> Design:
@@ -440,7 +432,6 @@ class RBMClassifier(
             "visible_intercept_": params.visible_intercept,
             "hidden_intercept_": params.hidden_intercept,
             "n_hidden_": params.weights.shape[1],
-            "_n_hidden": self.n_hidden,
             "label_sets_": sets,
             "inference_": method.name,
             "n_inference_iter_": getattr(method, "max_iter", None),

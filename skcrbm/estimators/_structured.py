@@ -155,9 +155,11 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     _progress: Any
     _hinge: bool  # True if the model was trained for a large margin
     _dual: Any
-    _state = ("_model", "_rows", "_coder", "_progress", "_rng", "_dual", "_hinge")
+    _state = ("_model", "_rows", "_coder", "_progress", "_rng", "_dual", "_hinge", "_structure")
 
     _parameter_constraints: ClassVar[dict] = SHARED_CONSTRAINTS
+    # Hyperparameters that shape the model, see `utils/warm_start.py`.
+    _structural: ClassVar[tuple[str, ...]] = ()
     # Hyperparameters that predictions read.
     _prediction_parameters: ClassVar[tuple[str, ...]] = ("decode", "n_jobs")
     # Words for a row and an item in messages.
@@ -299,15 +301,6 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             batch = batch.take(np.flatnonzero(used))
         self._require_possible(batch, "y")
         return batch
-
-    def _check_same_model(self) -> None:
-        """Raise a ValueError if a hyperparameter that shapes the model differs from the fit."""
-        for name, fitted in self._shape_of_model().items():
-            if getattr(self, name) != fitted:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r}, but the model was fitted with "
-                    f"{name}={fitted!r}; set warm_start=False and call fit to start again"
-                )
 
     def _solver(self) -> Any:
         """Return the solver; raise a ValueError if the learning rule cannot use it.
@@ -733,10 +726,6 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         return split_rows(values, batch.start)
 
     # ------------------------------------------------------------ the model of a subclass
-
-    def _shape_of_model(self) -> dict[str, Any]:
-        """Return the hyperparameters that shape the model, with the values of the fitted model."""
-        return {}
 
     @abstractmethod
     def _first_model(self, batch, rng, partial) -> Any:

@@ -36,7 +36,8 @@ from skcrbm.learning.solvers import (
     StochasticSolver,
     refuse_held_out_rows,
 )
-from skcrbm.utils.fitting import EpochCallbacks, LiveLine, check_same_model, say
+from skcrbm.utils.fitting import EpochCallbacks, LiveLine, resume_fit, say
+from skcrbm.utils.warm_start import note_structure
 from skcrbm.utils.warnings import warn_user
 
 
@@ -174,7 +175,9 @@ def begin_partial_fit(estimator: Any) -> tuple[bool, np.random.RandomState]:
     resume = estimator.__sklearn_is_fitted__()
     if resume:
         estimator._validate_params()  # scikit-learn validates parameters in the first call only
-        check_same_model(estimator)
+        resume_fit(estimator)
+    else:
+        note_structure(estimator)
     refuse_held_out_rows(estimator.early_stopping)
     if resume and hasattr(estimator, "_rng"):
         return resume, copy.deepcopy(estimator._rng)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.limits import SCORE_NOISE
 from skcrbm.utils.validation import NothingToLearnError
+from skcrbm.utils.warm_start import check_same_structure, note_structure
 from skcrbm.utils.warnings import warn_user
 
 
@@ -111,19 +112,22 @@ def begin_fit(estimator: Any) -> tuple[bool, np.random.RandomState]:
     """
     resume = getattr(estimator, "warm_start", False) and estimator.__sklearn_is_fitted__()
     if resume:
-        check_same_model(estimator)
+        resume_fit(estimator)
     else:
         forget(estimator, estimator._state)
+        note_structure(estimator)
     return resume, check_random_state(estimator.random_state)
 
 
-def check_same_model(estimator: Any) -> None:
-    """Let the estimator raise an error if training cannot continue from the fitted model.
+def resume_fit(estimator: Any) -> None:
+    """Prepare a fit that continues from the fitted model.
 
-    Only estimators whose hyperparameters determine the shapes of the parameters have the method.
+    A ValueError is raised if a hyperparameter that shapes the model has changed. An estimator may
+    have a method `_resume` for other preparations.
     """
-    if hasattr(estimator, "_check_same_model"):
-        estimator._check_same_model()
+    check_same_structure(estimator)
+    if hasattr(estimator, "_resume"):
+        estimator._resume()
 
 
 try:

@@ -307,15 +307,6 @@ def test_partial_fit_and_warm_start(model, X):
     np.testing.assert_allclose(warm.energy_.fields[0], before, atol=1e-6)
 
 
-def test_warm_start_needs_the_same_structure(X):
-    model = RBM(n_hidden=2, warm_start=True, max_iter=2).fit(X)
-    with pytest.raises(ValueError, match="another structure"):
-        model.set_params(n_hidden=3).fit(X)
-    model = IsingModel(warm_start=True, max_iter=2).fit(X)
-    with pytest.raises(ValueError, match="another structure"):
-        model.set_params(edges=RING).fit(X)
-
-
 @every_model
 def test_interrupt_keeps_what_there_is(model, X, monkeypatch):
     model = clone(model)

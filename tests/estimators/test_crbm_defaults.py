@@ -382,7 +382,7 @@ def test_warm_start_goes_on_with_what_was_found():
     X, Y = independent()
     model = default(warm_start=True).fit(X, Y).fit(X, Y)
     assert model.n_hidden_ == 0
-    with pytest.raises(ValueError, match="n_hidden=3 differs from n_hidden=8 of the earlier fit"):
+    with pytest.raises(ValueError, match="n_hidden=3, but the model was fitted with n_hidden=8"):
         model.set_params(n_hidden=3).fit(X, Y)
 
 

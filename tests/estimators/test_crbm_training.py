@@ -46,9 +46,9 @@ def test_warm_start_refuses_another_problem():
         model.fit(X[:, :2], Y)
     with pytest.raises(ValueError, match=re.escape("y must have shape (n_samples, 3)")):
         model.fit(X, Y[:, :2])
-    with pytest.raises(ValueError, match="n_hidden=5 differs from n_hidden=2 of the earlier fit"):
+    with pytest.raises(ValueError, match="n_hidden=5, but the model was fitted with n_hidden=2"):
         model.set_params(n_hidden=5).fit(X, Y)
-    with pytest.raises(ValueError, match="n_hidden=5 differs"):
+    with pytest.raises(ValueError, match="n_hidden=5, but the model was fitted"):
         model.partial_fit(X, Y)
     assert model.set_params(warm_start=False).fit(X, Y).weights_.shape == (3, 5)
 

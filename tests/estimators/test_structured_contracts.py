@@ -73,24 +73,6 @@ def test_labels_that_training_did_not_have(kind):
 
 
 @KINDS
-def test_a_warm_start_keeps_the_shape_of_the_model(kind):
-    model, X, y = data(kind)
-    model.fit(X, y).set_params(warm_start=True)
-    changes = {
-        "chain": {"order": 2, "transition_features": True},
-        "graph": {"directed": True, "n_latent_states": 2},
-        "grid": {"window": 3, "pair_window": 5, "n_hidden": 1},
-    }
-    for name, value in changes[kind].items():
-        old = model.get_params()[name]
-        model.set_params(**{name: value})
-        for train in (model.fit, model.partial_fit):
-            with pytest.raises(ValueError, match=f"{name}={value}, but the model was fitted with"):
-                train(X, y)
-        model.set_params(**{name: old}).fit(X, y)
-
-
-@KINDS
 def test_log_probabilities_and_known_labels(kind):
     model, X, y = data(kind)
     model.fit(X, y)
