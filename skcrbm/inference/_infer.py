@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
-from skcrbm.energies.contradictions import contradicted_models, log_partition_range
 from skcrbm.inference._solver_fields import check_fields
 from skcrbm.inference.base import (
-    Chains,
+    ContradictionError,
     InferenceMethod,
     InferenceResult,
     MagnitudeError,
@@ -24,6 +23,7 @@ from skcrbm.inference.base import (
     resolve_method,
 )
 from skcrbm.inference.choice import available_methods, check_answers, quoted
+from skcrbm.inference.contradictions import Guard, counted, log_partition_range
 from skcrbm.inference.registry import METHODS, solver_location
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
 from skcrbm.utils.options import is_built_in
@@ -136,12 +136,14 @@ def infer(
     Warns
     -----
     UserWarning
-        If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
-        propagates impossible values from factor to factor; in graphs with loops it may miss
-        contradictions. A warning is also given if the states that a search or a sampler returns
-        have weight 0; "exact" raises a ValueError instead of this warning. A warning is also given
-        if "sum_product" or "tree_reweighted" returns a log Z that the factor graph cannot have,
-        which hard constraints on loops may cause.
+        If the factors of a factor graph contradict each other or `clamp`, so that no state has a
+        positive weight. Log Z and bounds of such a model are -inf, it has not converged, and its
+        other answers have no meaning; "exact" and "map_search" raise a ValueError instead. Factors
+        are visited until no more states are excluded; if weights of 0 form loops and no answer has
+        a positive weight, a short search for a state follows. A warning says if it ends without a
+        result. A warning is also given if the states that a search or a sampler returns have weight
+        0, or if "sum_product" or "tree_reweighted" returns a log Z that the factor graph cannot
+        have, which hard constraints on loops may cause.
 
     Notes
     -----
@@ -217,15 +219,53 @@ def infer(
     )
     if clamp is not None:
         energy = energy.condition(clamp)
+    try:
+        fields = answered(method, energy, query, largest)
+    except ContradictionError as error:
+        raise ContradictionError(error.model, energy.evidence is not None) from None
+    return InferenceResult(**fields)
+
+
+def answered(
+    method: InferenceMethod, energy: BaseEnergy, query: Query, largest: float, warn: bool = True
+) -> dict[str, Any]:
+    """Return the fields of the result of a checked query.
+
+    `largest` is the largest magnitude of a field. If `warn` is False, models without states of
+    positive weight are neither found nor reported.
+    """
     # The best states may differ in variables that large fields decide.
-    limit = 0.0 if "best_states" in asked else largest
+    limit = 0.0 if "best_states" in query.returns else largest
+    clamped = energy.evidence is not None
     energy, decided, log_odds = _clamp_large_fields(energy, limit)
-    fields = _solved(method, energy, query)
+    guard = Guard(energy, clamped) if warn and not method.refuses_contradictions else None
+    fields = _solved(method, energy if guard is None else guard.energy, query)
+    fields = _complete(fields, energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
-    if not _warn_of_zero_weights(energy, query, fields):
+    if guard is not None:
+        guard.finish(fields, query.returns)
         _warn_of_impossible_log_partition(method, energy, query, fields)
-    return InferenceResult(**fields)
+    return fields
+
+
+def best_states(energy: BaseEnergy, method: InferenceMethod) -> np.ndarray:
+    """Return the states (N, n_variables) that a method finds for "map", without any warning.
+
+    For methods that solve many copies of the models of a user.
+    """
+    query = Query(
+        returns=frozenset({"map"}),
+        per_example=False,
+        sample_weight=np.ones(energy.n_models),
+        n_samples=1,
+        n_best=1,
+        start=None,
+        return_trace=False,
+        return_state=False,
+        n_jobs=1,
+    )
+    return answered(method, energy, query, _largest_field(energy), warn=False)["assignment"]
 
 
 def _largest_field(energy):
@@ -350,7 +390,7 @@ def _solved(method, energy, query):
     source = solver_location(method.name, type(energy)) if by_table else type(method).__module__
     if not is_built_in(source):
         check_fields(fields, method, energy, query)
-    return _complete(fields, energy, query)
+    return fields
 
 
 def _complete(fields, energy, query):
@@ -376,50 +416,6 @@ def _complete(fields, energy, query):
     return fields
 
 
-def _warn_of_zero_weights(energy, query, fields):
-    """Warn if evidence contradicts a factor graph, or if the returned states have weight 0.
-
-    Return True if evidence contradicts the graph. The caller then gives no further warnings, and
-    the models count as not converged.
-
-    Samples of weight 0 give no warning if "sample_log_prob" was requested, because such samples are
-    meant for importance sampling, in which a weight of 0 is valid.
-    """
-    if not (energy.has_zeros and isinstance(energy, FactorGraphEnergy)):
-        return False
-    if energy.evidence is not None:
-        impossible = contradicted_models(energy)
-        if impossible.any():
-            warn_user(
-                f"clamp contradicts the factors of {_counted(impossible)}: no state that agrees "
-                "with clamp has a positive weight, so the answers for these models have no meaning"
-            )
-            fields["converged"] = fields["converged"] & ~impossible
-            return True
-    if "assignment" in fields and "map" in query.returns:
-        zero = energy.score(fields["assignment"]) == -np.inf
-        if zero.any():
-            warn_user(
-                f"the states of {_counted(zero)} have weight 0: the method has found no state of "
-                "positive weight. Try 'max_product' with damping=0.5, or 'exact'"
-            )
-    state = fields.get("state")
-    states = state.states if isinstance(state, Chains) else fields.get("samples")
-    if states is None or "sample_log_prob" in query.returns:
-        return False
-    n, n_chains, n_variables = states.shape
-    copies = energy.rows(np.repeat(np.arange(n), n_chains))
-    score = copies.score(states.reshape(n * n_chains, n_variables)).reshape(n, n_chains)
-    zero = (score == -np.inf).any(axis=1)
-    if zero.any():
-        warn_user(
-            f"samples of {_counted(zero)} have weight 0: some chains have not found a state of "
-            "positive weight. Use method='exact' if the model is small enough, or pass chains "
-            "with states of positive weight as init"
-        )
-    return False
-
-
 def _warn_of_impossible_log_partition(method, energy, query, fields):
     """Warn if message passing on a factor graph returns a log Z that the model cannot have.
 
@@ -433,6 +429,8 @@ def _warn_of_impossible_log_partition(method, energy, query, fields):
     ):
         return
     found = fields["log_partition"]
+    if not (found > -np.inf).any():
+        return
     low, high = log_partition_range(energy)
     margin = _RANGE_SLACK * (1.0 + np.maximum(np.abs(low), np.abs(high)))
     # The value -inf is correct for a model in which all states have weight 0.
@@ -440,13 +438,8 @@ def _warn_of_impossible_log_partition(method, energy, query, fields):
     if wrong.any():
         n = int(wrong.argmax())
         warn_user(
-            f"log_partition of {_counted(wrong)} is wrong: {method.display_name!r} returned "
+            f"log_partition of {counted(wrong)} is wrong: {method.display_name!r} returned "
             f"{found[n]:.6g} for model {n}, but log Z is between {low[n]:.6g} and {high[n]:.6g} if "
             "any state has a positive weight. The marginals may be wrong, too. Try damping=0.5 "
             "with a larger max_iter, or use 'exact' or 'ais'"
         )
-
-
-def _counted(chosen):
-    """Return a text such as "2 of 9 models (the first is model 3)" for a mask (N,) of models."""
-    return f"{chosen.sum()} of {len(chosen)} models (the first is model {chosen.argmax()})"

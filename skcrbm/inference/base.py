@@ -28,11 +28,13 @@ from skcrbm.utils.sklearn_private import Interval
 class ContradictionError(ValueError):
     """Error raised if no state of a model has a positive weight and agrees with the evidence.
 
-    The attribute `model` is the index of the first such model.
+    The attribute `model` is the index of the first such model. `infer` sets `clamped` to True if
+    the user has clamped variables, so that the message speaks of `clamp`.
     """
 
-    def __init__(self, model: int):
-        super().__init__(f"model {model} has no state of positive weight that agrees with clamp")
+    def __init__(self, model: int, clamped: bool = False):
+        agreeing = " that agrees with clamp" if clamped else ""
+        super().__init__(f"model {model} has no state of positive weight{agreeing}")
         self.model = model
 
 
@@ -267,6 +269,9 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     hints : dict of str to str, default={}
         Advice for error messages about answers that the method gives only with a certain option.
         The keys are these answers.
+    refuses_contradictions : bool, default=False
+        True if the solvers raise an error for models of a factor graph that have no state of
+        positive weight. Otherwise `infer` finds such models and writes their answers.
     """
 
     _warns_of_version = False
@@ -287,6 +292,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     categorical_alternative: ClassVar[str] = ""
     #: Advice in error messages about answers that the method gives only with an option.
     hints: ClassVar[dict[str, str]] = {}
+    #: True if the solvers raise a ContradictionError for models without states of positive weight.
+    refuses_contradictions: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     @property

@@ -358,7 +358,7 @@ def test_a_contradiction_of_a_wide_graph_names_the_graph():
 UNDECIDED = "ended without a result for graph 1 of X: it found neither labels nor a proof"
 
 
-@pytest.mark.filterwarnings("ignore:the states of 1 of 1 models:UserWarning")
+@pytest.mark.filterwarnings("ignore:the factors of 1 of 1 models:UserWarning")
 def test_graphs_that_the_check_cannot_decide_are_named(monkeypatch):
     """The search has no steps, so that it decides nothing."""
     monkeypatch.setattr("skcrbm.learning.structured.constraint_search._MOST_STEPS", 0)
@@ -397,7 +397,7 @@ def test_graphs_that_the_check_cannot_decide_are_named(monkeypatch):
         )
 
 
-@pytest.mark.filterwarnings("ignore:the states of 1 of 1 models:UserWarning")
+@pytest.mark.filterwarnings("ignore:the factors of 1 of 1 models:UserWarning")
 def test_every_answer_for_wide_graphs_agrees_with_the_constraints_or_is_announced():
     """Random grids with forbidden pairs and nodes, some of them without possible labels."""
     side, outcomes = 8, {"right": 0, "error": 0}

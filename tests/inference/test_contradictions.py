@@ -1,5 +1,6 @@
 """Warnings of evidence that contradicts a factor graph, and of samples of weight 0."""
 
+import time
 import warnings
 
 import numpy as np
@@ -7,10 +8,12 @@ import pytest
 from reference.categorical import Enumerated, random_graph, with_logic
 
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
-from skcrbm.energies.contradictions import contradicted_models, log_partition_range
+from skcrbm.inference.contradictions import contradicted_models, log_partition_range
+from skcrbm.energies.states import is_categorical
 from skcrbm.inference import Gibbs, available_methods, infer, sample
+from skcrbm.inference.contradictions import Guard
+from skcrbm.inference.registry import METHODS
 
-NOTHING = np.full((2, 2), -np.inf)
 
 
 @pytest.mark.quick_cases(14)
@@ -58,6 +61,160 @@ def test_logic_alone():
     held = np.array([[0, 0, np.nan, 1], [0, np.nan, np.nan, 1]])
     assert contradicted_models(energy.condition(held)).tolist() == [True, False]
 
+
+# ------------------------------------------------- every method, with and without evidence
+
+EQUAL, UNEQUAL = np.where(np.eye(2), 0, -np.inf), np.where(np.eye(2), -np.inf, 0)
+SOFT = [[0.0, 0.5], [-0.3, 0.2]]
+
+
+def _graph(scopes, tables, n, by_state, more=()):
+    """A graph of n 0/1 variables with logic factors, whose arrays have an axis of states or not."""
+    energy = FactorGraphEnergy.from_tables(scopes, tables, n_variables=n)
+    energy = FactorGraphEnergy([*energy.factors, *more], np.zeros((2, n)))
+    return energy.with_states() if by_state else energy
+
+
+# Name: scopes, tables, number of variables, logic factors, evidence.
+CONTRADICTIONS = {
+    "a table without states": ([[0], [0, 1]], [[-np.inf] * 2, SOFT], 2, (), None),
+    "two tables of one variable": (
+        [[0], [0], [0, 1]], [[-np.inf, 0], [0, -np.inf], SOFT], 2, (), None,
+    ),
+    "along a chain": (
+        [[0], [0, 1], [1, 2], [2]], [[0, -np.inf], EQUAL, EQUAL, [-np.inf, 0]], 3, (), None,
+    ),
+    "two colours of a ring": ([[i, (i + 1) % 5] for i in range(5)], [UNEQUAL] * 5, 5, (), None),
+    "evidence of weight 0": ([[0], [0, 1]], [[-np.inf, 0.3], SOFT], 2, (), [0, np.nan]),
+    "evidence at both ends": ([[0, 1], [1, 2]], [EQUAL, EQUAL], 3, (), [0, np.nan, 1]),
+    "evidence of an OR": ([[0, 1]], [SOFT], 3, (OrFactors([[0, 1]], [2]),), [0, 0, 1]),
+    "evidence in a loop": (
+        [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [0, 5]], [UNEQUAL] * 5 + [SOFT], 8,
+        (OrFactors([[0, 1]], [6]), AndFactors([[0, 6]], [7])),
+        [*[np.nan] * 5, 1, np.nan, np.nan],
+    ),
+}  # fmt: skip
+
+
+def _has_nan(found):
+    arrays = [v for k, v in vars(found).items() if isinstance(v, np.ndarray) and k != "trace"]
+    return any(np.isnan(np.asarray(v, float)).any() for v in [*arrays, *(found.statistics or ())])
+
+
+@pytest.mark.quick_cases(6)
+@pytest.mark.parametrize("by_state", [False, True])
+@pytest.mark.parametrize("kind", CONTRADICTIONS)
+def test_no_state_of_positive_weight(kind, by_state):
+    """Log Z is -inf and nothing has converged; or the error speaks of clamp if it was given."""
+    *graph, more, clamp = CONTRADICTIONS[kind]
+    energy = _graph(*graph, by_state, more)
+    for method in available_methods(energy):
+        refuses = METHODS.get(method).refuses_contradictions
+        answers = sorted(METHODS.get(method)().supports(energy))
+        for answer in answers[-1:] if refuses else answers:
+            if refuses:
+                with pytest.raises(ValueError, match="no state of positive weight") as caught:
+                    infer(energy, method, clamp=clamp, returns=answer)
+                assert ("clamp" in str(caught.value)) == (clamp is not None)
+                continue
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = infer(energy, method, clamp=clamp, returns=answer)
+            (text,) = [str(w.message) for w in caught]
+            assert "2 of 2 models" in text and ("clamp" in text) == (clamp is not None), text
+            assert not found.converged.any(), (method, answer)
+            assert not _has_nan(found), (method, answer)
+            for number in (found.log_partition, found.map_bound, found.sample_log_prob):
+                assert number is None or (number == -np.inf).all(), (method, answer)
+            if found.gap is not None:
+                assert (found.gap == 0).all()
+            if clamp is not None and found.marginals is not None and not is_categorical(energy):
+                held = ~np.isnan(clamp)
+                np.testing.assert_array_equal(found.marginals[:, held], [np.array(clamp)[held]] * 2)
+
+
+@pytest.mark.parametrize("by_state", [False, True])
+def test_other_models_of_the_batch_keep_their_answers(by_state):
+    """A model without states changes neither the answers nor the warnings of the others."""
+    energy = _graph([[0, 1], [1, 2]], [EQUAL, SOFT], 3, by_state)
+    clamp = np.array([[0, 1, np.nan], [1, np.nan, np.nan]])
+    for method in available_methods(energy):
+        if METHODS.get(method).refuses_contradictions:
+            continue
+        answers = sorted(METHODS.get(method).answers - {"best_states", "marginal_map", "samples"})
+        for answer in answers:
+            if answer == "sample_log_prob" or method in ("bp_chain", "gibbs"):
+                continue
+            seed = {"random_state": 0} if "random_state" in vars(METHODS.get(method)()) else {}
+            with pytest.warns(UserWarning, match="1 of 2 models"):
+                both = infer(energy, method, clamp=clamp, returns=answer, pairwise="per_example",
+                             **seed)  # fmt: skip
+            one = infer(energy.rows([1, 1]), method, clamp=clamp[1], returns=answer,
+                        pairwise="per_example", **seed)  # fmt: skip
+            for name, value in vars(one).items():
+                for a, b in zip(_arrays(value), _arrays(getattr(both, name)), strict=True):
+                    np.testing.assert_array_equal(a[1], b[1], err_msg=f"{method} {answer} {name}")
+
+
+def _arrays(value):
+    if isinstance(value, tuple):
+        return [part for part in value if isinstance(part, np.ndarray)]
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+@pytest.mark.parametrize("method", ["sum_product", "tree_reweighted"])
+@pytest.mark.parametrize("by_state", [False, True])
+def test_possible_loops_are_not_reported(method, by_state):
+    """Two colours of an even ring; the modes of equal beliefs have weight 0, a search finds one."""
+    energy = _graph([[i, (i + 1) % 6] for i in range(6)], [UNEQUAL] * 6, 6, by_state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert infer(energy, method).converged.all()
+
+
+def test_a_search_without_result_warns(monkeypatch):
+    """Seven pigeons in six holes: no state, and no short proof."""
+    monkeypatch.setattr("skcrbm.inference.contradictions._SEARCH_ENTRIES", 10_000)
+    pairs = [[i, k] for i in range(7) for k in range(i)]
+    table = np.where(np.eye(6), -np.inf, 0)
+    energy = FactorGraphEnergy.from_tables(pairs, [table] * len(pairs))
+    with pytest.warns(UserWarning, match="may have no state of positive weight"):
+        infer(energy, "sum_product")
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="contradict each other"):
+        found = infer(energy, "sum_product", returns="log_partition")
+    assert found.log_partition[0] == -np.inf and not found.converged[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_search_against_enumeration(seed):
+    """On graphs with loops, the guard finds exactly the models without states."""
+    energy = random_graph(seed, zeros=0.55, n_models=1)
+    possible = Enumerated(energy, 0).best > -np.inf
+    guard = Guard(energy, False)
+    fields = {"converged": np.ones(1, bool), "log_partition": np.zeros(1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        guard.finish(fields, frozenset({"log_partition"}))
+    assert fields["converged"][0] == possible
+    assert (fields["log_partition"][0] > -np.inf) == possible
+
+
+def test_long_chains_take_linear_time():
+    """Earlier each round of the propagation visited all factors of a chain."""
+    n = 20_000
+    pairs = np.column_stack([np.arange(n - 1), np.arange(1, n)])
+    energy = FactorGraphEnergy([TableFactors(pairs, EQUAL)])
+    held = np.full(n, np.nan)
+    held[0], held[-1] = 0, 1
+    start = time.process_time()
+    assert contradicted_models(energy.condition(held))[0]
+    held[-1] = 0
+    assert not contradicted_models(energy.condition(held))[0]
+    assert time.process_time() - start < 5
+
+
+# ------------------------------------------------------------------------- other promises
 
 @pytest.mark.parametrize("method", ["gibbs", "sum_product", "mean_field", "icm", "bp_chain"])
 def test_contradicting_evidence(method):
@@ -110,16 +267,17 @@ def test_possible_evidence_of_categories(method):
         infer(energy, method, clamp=[1, np.nan])
 
 
-@pytest.mark.parametrize("n_states", [2, [2, 2, 3]])
-def test_samples_of_weight_0(n_states):
-    width = 2 if n_states == 2 else 3
-    energy = FactorGraphEnergy(
-        [TableFactors([[0, 1]], NOTHING)], n_variables=width, n_states=n_states
-    )
+@pytest.mark.parametrize("by_state", [False, True])
+def test_samples_of_weight_0(by_state):
+    """The chains do not find the only state of positive weight of each table of six variables."""
+    only = np.full(64, -np.inf)
+    only[37] = 0
+    energy = FactorGraphEnergy([TableFactors(np.arange(24).reshape(4, 6), only)])
+    energy = energy.with_states() if by_state else energy
     with pytest.warns(UserWarning, match="samples of 1 of 1 models .* have weight 0"):
-        sample(energy, n_samples=3, random_state=0)
+        sample(energy, n_samples=3, burn_in=3, random_state=0)
     with pytest.warns(UserWarning, match="samples of 1 of 1 models .* have weight 0"):
-        found = infer(energy, Gibbs(max_iter=5), returns="marginals")
+        found = infer(energy, Gibbs(max_iter=5, burn_in=1, random_state=0), returns="marginals")
     assert not found.converged[0]
 
 

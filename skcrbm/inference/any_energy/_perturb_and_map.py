@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from skcrbm.energies import FactorGraphEnergy
-from skcrbm.energies.contradictions import contradicted_models
 from skcrbm.energies.states import is_categorical
-from skcrbm.inference._infer import infer
+from skcrbm.inference._infer import best_states
 from skcrbm.inference.any_energy.perturb_and_max_product import StateNoise, answer_by_maxima
+from skcrbm.inference.base import resolve_method
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.validation import kernel_array
 
@@ -53,33 +52,11 @@ def _solve(method, energy, query, add_noise, kind=None):
         noisy[energy.ors.outputs] = False
         noisy[energy.ands.outputs] = False
 
-    impossible = _contradicted(energy)
+    maximiser = resolve_method(method.inference)
 
     def maximise(rows, noise, message, keep):
-        # `infer` warns the user about contradicted models. It must not see the copies of these
-        # models, because it would warn again in each call and count copies as models.
-        possible = ~impossible[rows]
-        states = np.zeros((len(rows), energy.n_variables), np.int16)
-        if not possible.all():
-            evidence = energy.evidence[rows[~possible]]
-            states[~possible] = np.where(np.isnan(evidence), 0, evidence)
-        if possible.any():
-            part = add_noise(energy.rows(rows[possible]), noise[possible])
-            part = part.with_fields(*(kernel_array(field, energy.dtype) for field in part.fields))
-            found = infer(part, method.inference, returns=("map",), n_jobs=1).assignment
-            assert found is not None
-            if possible.all():
-                return found, None
-            states = states.astype(found.dtype)
-            states[possible] = found
-        return states, None
+        part = add_noise(energy.rows(rows), noise)
+        part = part.with_fields(*(kernel_array(field, energy.dtype) for field in part.fields))
+        return best_states(part, maximiser), None
 
     return answer_by_maxima(method, energy, query, maximise, (), noisy, ROWS_PER_CHUNK, kind)
-
-
-def _contradicted(energy):
-    """Return a mask (N,): True for the models that give each state with the evidence weight 0."""
-    has_zeros = isinstance(energy, FactorGraphEnergy) and energy.has_zeros
-    if energy.evidence is None or not has_zeros:
-        return np.zeros(energy.n_models, bool)
-    return contradicted_models(energy)

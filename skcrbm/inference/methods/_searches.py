@@ -235,6 +235,7 @@ class MapSearch(InferenceMethod):
     """
 
     name: ClassVar = "map_search"
+    refuses_contradictions: ClassVar = True
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
     _parameter_constraints: ClassVar = {

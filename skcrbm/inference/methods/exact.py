@@ -91,6 +91,7 @@ class Exact(InferenceMethod):
     """
 
     name: ClassVar = "exact"
+    refuses_contradictions: ClassVar = True
     answers: ClassVar = QUERIES
     hints: ClassVar = {
         "marginal_map": "'exact' needs map_variables, the indices of the variables to maximise over"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.energies.contradictions import contradicted_models
+from skcrbm.inference.contradictions import contradicted_models
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import infer

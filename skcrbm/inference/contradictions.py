@@ -1,0 +1,322 @@
+"""Detect models in which all states have weight 0, and values that log Z cannot have.
+
+`infer` uses `Guard` around the solver of every method, so that a model that contradicts itself has
+the same answers whatever the method.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference.base import Chains
+from skcrbm.kernels.possible_states import (
+    REFUTED,
+    UNDECIDED,
+    HardFactors,
+    StateSearch,
+    possible_states,
+    refuted_models,
+    search_states,
+)
+from skcrbm.utils.warnings import warn_user
+
+# Largest number of table entries that the search for a state of positive weight visits in each
+# model: some hundredths of a second.
+_SEARCH_ENTRIES = 2**22
+
+
+def contradicted_models(energy: Any) -> np.ndarray:
+    """Return a mask (N,): True for models whose factors and evidence exclude all states.
+
+    `energy` is a factor graph with N models. The factors are visited repeatedly, until no more
+    states are excluded. A factor excludes a state of a variable if the factor has weight 0 for this
+    state and all remaining states of the other variables. The mask is True for models in which all
+    states of some variable are excluded. On graphs without loops, the mask shows all models whose
+    states all have weight 0. On graphs with loops, it may miss some of them.
+    """
+    if energy.evidence is None and energy.n_models > 1:  # the models share their factors
+        return np.repeat(contradicted_models(energy.rows([0])), energy.n_models)
+    return _PossibleStates(energy).refuted()
+
+
+class Guard:
+    """Guard of a solver against models whose states all have weight 0.
+
+    Such a model has no distribution, and a solver that divides by its Z returns NaN. Before the
+    solver runs, the guard replaces each model that `contradicted_models` finds by a model with
+    weights above 0. After it has run, the guard looks for a state of positive weight of each other
+    model whose zeros form loops, and gives all models without states the same answers: log Z and
+    bounds are -inf, and the models have not converged.
+
+    Attributes
+    ----------
+    energy : BaseEnergy
+        Models for the solver.
+    """
+
+    def __init__(self, energy: Any, clamped: bool):
+        # `clamped` is True if the user has clamped variables.
+        self._given, self._clamped = energy, clamped
+        self.energy = energy
+        self._impossible = np.zeros(energy.n_models, bool)
+        self._active = (
+            isinstance(energy, FactorGraphEnergy) and energy.has_zeros and energy.n_models > 0
+        )
+        if self._active:
+            self._impossible = contradicted_models(energy)
+            if self._impossible.any():
+                self.energy = _without_contradictions(energy, self._impossible)
+
+    def finish(self, fields: dict[str, Any], returns: frozenset) -> None:
+        """Change the answers for models without states in place, and warn about zero weights."""
+        if not self._active:
+            return
+        energy = self._given
+        witness = _states_of(energy, fields, returns)
+        zero, some_zero = _zero_weights(energy, witness)
+        open_models = zero & ~self._impossible
+        undecided = np.zeros(energy.n_models, bool)
+        if open_models.any() and _zeros_form_loops(energy):
+            found = _PossibleStates(energy)
+            for n in np.flatnonzero(open_models).tolist():
+                preferred = None if witness is None else witness[n, 0]
+                answer = found.search(n, preferred)
+                self._impossible[n] = answer == REFUTED
+                undecided[n] = answer == UNDECIDED
+        if self._impossible.any():
+            self._mark(fields)
+        self._warn(fields, returns, zero, some_zero, undecided)
+
+    def _mark(self, fields):
+        """Write the answers for models without states into `fields`."""
+        rows = self._impossible
+        fields["converged"] = fields["converged"] & ~rows
+        for name in ("log_partition", "map_bound", "sample_log_prob"):
+            if fields.get(name) is not None:
+                fields[name][rows] = -np.inf
+        if fields.get("gap") is not None:
+            fields["gap"][rows] = 0.0
+        if fields.get("standard_error") is not None:
+            fields["standard_error"][rows] = np.inf
+
+    def _warn(self, fields, returns, zero, some_zero, undecided):
+        impossible = self._impossible
+        if impossible.any():
+            warn_user(
+                (
+                    f"clamp contradicts the factors of {counted(impossible)}: no state that agrees "
+                    "with clamp has a positive weight"
+                    if self._clamped
+                    else f"the factors of {counted(impossible)} contradict each other: no state "
+                    "has a positive weight"
+                )
+                + ", so the answers for these models have no meaning"
+            )
+        zero, some_zero = zero & ~impossible, some_zero & ~impossible
+        if fields.get("assignment") is not None and "map" in returns:
+            if zero.any():
+                warn_user(
+                    f"the states of {counted(zero)} have weight 0: the method has found no state "
+                    "of positive weight. Try 'max_product' with damping=0.5, or 'exact'"
+                )
+        elif _has_samples(fields):
+            # Samples of weight 0 are valid in importance sampling, for which "sample_log_prob" is
+            # requested.
+            if some_zero.any() and "sample_log_prob" not in returns:
+                warn_user(
+                    f"samples of {counted(some_zero)} have weight 0: some chains have not found a "
+                    "state of positive weight. Use method='exact' if the model is small enough, or "
+                    "pass chains with states of positive weight as init"
+                )
+        elif undecided.any():
+            warn_user(
+                f"{counted(undecided)} may have no state of positive weight: the factors of weight "
+                "0 form loops, and a short search has found neither such a state nor a proof that "
+                "there is none. If there is none, the answers for these models have no meaning. "
+                "'map_search' searches longer"
+            )
+
+
+def counted(chosen: np.ndarray) -> str:
+    """Return a text such as "2 of 9 models (the first is model 3)" for a mask (N,) of models."""
+    return f"{chosen.sum()} of {len(chosen)} models (the first is model {chosen.argmax()})"
+
+
+def _without_contradictions(energy, impossible):
+    """Return the energy without the evidence of the models in a mask (N,).
+
+    If the factors contradict each other without evidence, the tables have no zeros in the result.
+    OR and AND factors do not contradict each other: all agree with the state in which each variable
+    is 0.
+    """
+    other = energy.rows(np.arange(energy.n_models))
+    if energy.evidence is not None:
+        other.evidence = np.where(impossible[:, None], np.nan, energy.evidence)
+    if impossible.all():
+        bare = energy.rows([0])
+        bare.evidence = None
+        if contradicted_models(bare)[0]:
+            flat = energy.log_potentials
+            other = other.with_log_potentials(np.where(flat == -np.inf, 0, flat))
+    return other
+
+
+def _has_samples(fields):
+    return isinstance(fields.get("state"), Chains) or fields.get("samples") is not None
+
+
+def _states_of(energy, fields, returns):
+    """Return states (N, S, n) that an answer contains or suggests, or None."""
+    if fields.get("assignment") is not None and "map" in returns:
+        return fields["assignment"][:, None]
+    if _has_samples(fields):
+        state = fields.get("state")
+        return state.states if isinstance(state, Chains) else fields["samples"]
+    if fields.get("log_odds") is None:
+        return None
+    log_odds = np.nan_to_num(fields["log_odds"])
+    modes = energy.marginal_modes(log_odds)
+    if energy.evidence is not None:
+        modes = np.where(energy.free, modes, energy.evidence)
+    return modes[:, None].astype(energy.state_dtype)
+
+
+def _zero_weights(energy, states):
+    """Return two masks (N,): True if all states, or some states, of a model have weight 0.
+
+    Without states both masks are True.
+    """
+    if states is None:
+        return np.ones(energy.n_models, bool), np.ones(energy.n_models, bool)
+    n, n_states, n_variables = states.shape
+    copies = energy.rows(np.repeat(np.arange(n), n_states))
+    zero = copies.score(states.reshape(n * n_states, n_variables)) == -np.inf
+    zero = zero.reshape(n, n_states)
+    return zero.all(axis=1), zero.any(axis=1)
+
+
+def _zeros_form_loops(energy):
+    """Return True if the factors with zeros and their variables form a loop."""
+    hard = _hard_factors(energy)
+    n, n_factors = len(hard.n_states), len(hard.kind)
+    factor = np.repeat(np.arange(n_factors), np.diff(hard.scope_start))
+    edges = np.ones(len(factor)), (n + factor, hard.scope)
+    graph = sparse.coo_array(edges, shape=(n + n_factors, n + n_factors))
+    n_parts = connected_components(graph, directed=False, return_labels=False)
+    return len(factor) > n + n_factors - n_parts
+
+
+def log_partition_range(energy: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return a lower and an upper bound of log Z for each model of a factor graph.
+
+    The upper bound replaces each factor by its largest log-weight. The lower bound is the sum of
+    the smallest finite log-weights, because at least one state has a positive weight.
+    Both bounds hold whatever the evidence is. For example, a single 0/1 variable without a field,
+    and a table with the log-weights [-inf, 2], have the range (2, 2 + log 2).
+
+    Returns
+    -------
+    low, high : ndarray (N,) float64
+        The bounds mean nothing for models in which all states have weight 0.
+    """
+    here = np.arange(max(2, energy.state_counts.max(initial=2))) < energy.state_counts[:, None]
+    fields = np.where(here, energy.log_fields().astype(np.float64), -np.inf)
+    low, high = energy.offset.astype(np.float64), energy.offset.astype(np.float64)
+    low = low + _least(fields).sum(axis=1)
+    high = high + np.logaddexp.reduce(fields, axis=2).sum(axis=1)
+    for group in energy.tables:
+        logs = group.log_potentials.astype(np.float64)
+        low, high = low + _least(logs).sum(), high + logs.max(axis=1).sum()
+    return low, high
+
+
+def _least(logs):
+    """Return the smallest finite number on the last axis, or 0 if there is no finite number."""
+    least = logs.min(axis=-1, where=logs > -np.inf, initial=np.inf)
+    return np.where(least == np.inf, 0.0, least)
+
+
+class _PossibleStates:
+    """Possible states of the variables of N models that share their factors."""
+
+    def __init__(self, energy: Any):
+        self._hard = _hard_factors(energy)
+        self._energy = energy
+        n, n_levels = energy.n_variables, max(2, int(energy.state_counts.max(initial=2)))
+        n_factors = len(self._hard.kind)
+        width = int(np.diff(self._hard.scope_start).max(initial=1))
+        self._search = StateSearch(
+            np.empty((n, n_levels), bool),
+            np.empty((n * n_levels, 2), np.int64),
+            np.empty(max(1, n_factors), np.int64),
+            np.zeros(max(1, n_factors), bool),
+            np.zeros(4, np.int64),
+            np.empty((width, n_levels), bool),
+            np.empty(width, np.int64),
+        )
+        self._exist = np.arange(n_levels) < energy.state_counts[:, None]
+        free = np.full((energy.n_models, n), np.nan)
+        self._held = free if energy.evidence is None else energy.evidence
+
+    def refuted(self) -> np.ndarray:
+        """Return a mask (N,), True if the factors exclude all states of some variable."""
+        found = np.zeros(len(self._held), bool)
+        refuted_models(self._hard, self._search, self._exist, self._held, found)
+        return found
+
+    def search(self, n: int, preferred: np.ndarray | None) -> int:
+        """Search for a state of positive weight of model n; see `search_states`."""
+        if not possible_states(self._hard, self._search, self._exist, self._held[n]):
+            return REFUTED
+        n_variables = self._energy.n_variables
+        first = np.zeros(n_variables) if preferred is None else preferred
+        return search_states(
+            self._hard,
+            self._search,
+            np.asarray(first).astype(np.int64),
+            np.empty((n_variables + 1, 3), np.int64),
+            np.ones(n_variables),
+            _SEARCH_ENTRIES,
+        )
+
+
+def _hard_factors(energy):
+    """Return the tables with zeros and the OR and AND factors of an energy as flat arrays."""
+    kinds, lengths, scopes, positive = [], [], [], [np.empty(0, bool)]
+    sizes = []
+    for group in energy.tables:
+        entries = group.log_potentials > -np.inf
+        hard = np.flatnonzero(~entries.all(axis=1))
+        kinds.append(np.zeros(len(hard), np.int64))
+        lengths.append(np.full(len(hard), len(group.shape)))
+        scopes.append(group.variables[hard].ravel())
+        positive.append(entries[hard].ravel())
+        sizes.append(np.full(len(hard), entries.shape[1]))
+    for group, kind in ((energy.ors, 1), (energy.ands, -1)):
+        n_inputs = np.diff(group.start)
+        kinds.append(np.full(len(n_inputs), kind))
+        lengths.append(n_inputs + 1)
+        scopes.append(np.insert(group.inputs, group.start[1:], group.outputs))
+        sizes.append(np.zeros(len(n_inputs), np.int64))
+    scope = np.concatenate(scopes).astype(np.int64)
+    length, size = np.concatenate(lengths), np.concatenate(sizes)
+    start = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+    factor = np.repeat(np.arange(len(length)), length)
+    order = np.argsort(scope, kind="stable")
+    variable_start = np.zeros(energy.n_variables + 1, np.int64)
+    np.cumsum(np.bincount(scope, minlength=energy.n_variables), out=variable_start[1:])
+    return HardFactors(
+        np.concatenate(kinds).astype(np.int64),
+        start,
+        scope,
+        (np.cumsum(size) - size).astype(np.int64),
+        np.concatenate(positive),
+        energy.state_counts.astype(np.int64),
+        variable_start,
+        factor[order].astype(np.int64),
+    )
