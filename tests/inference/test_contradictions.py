@@ -8,12 +8,10 @@ import pytest
 from reference.categorical import Enumerated, random_graph, with_logic
 
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
-from skcrbm.inference.contradictions import contradicted_models, log_partition_range
 from skcrbm.energies.states import is_categorical
 from skcrbm.inference import Gibbs, available_methods, infer, sample
-from skcrbm.inference.contradictions import Guard
+from skcrbm.inference.contradictions import Guard, contradicted_models, log_partition_range
 from skcrbm.inference.registry import METHODS
-
 
 
 @pytest.mark.quick_cases(14)
@@ -121,7 +119,8 @@ def test_no_state_of_positive_weight(kind, by_state):
                 warnings.simplefilter("always")
                 found = infer(energy, method, clamp=clamp, returns=answer)
             (text,) = [str(w.message) for w in caught]
-            assert "2 of 2 models" in text and ("clamp" in text) == (clamp is not None), text
+            assert "2 of 2 models" in text
+            assert ("clamp" in text) == (clamp is not None), text
             assert not found.converged.any(), (method, answer)
             assert not _has_nan(found), (method, answer)
             for number in (found.log_partition, found.map_bound, found.sample_log_prob):
@@ -183,7 +182,8 @@ def test_a_search_without_result_warns(monkeypatch):
     monkeypatch.undo()
     with pytest.warns(UserWarning, match="contradict each other"):
         found = infer(energy, "sum_product", returns="log_partition")
-    assert found.log_partition[0] == -np.inf and not found.converged[0]
+    assert found.log_partition[0] == -np.inf
+    assert not found.converged[0]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -215,6 +215,7 @@ def test_long_chains_take_linear_time():
 
 
 # ------------------------------------------------------------------------- other promises
+
 
 @pytest.mark.parametrize("method", ["gibbs", "sum_product", "mean_field", "icm", "bp_chain"])
 def test_contradicting_evidence(method):

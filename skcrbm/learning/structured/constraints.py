@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.inference.contradictions import contradicted_models
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
 from skcrbm.inference import infer
 from skcrbm.inference.base import ContradictionError
+from skcrbm.inference.contradictions import contradicted_models
 from skcrbm.learning.structured.constraint_search import Arc, ConstraintSearch, OutOfStepsError
 from skcrbm.learning.structured.graph import GraphBatch, kind_of_graphs
 from skcrbm.learning.structured.rows import no_labels
