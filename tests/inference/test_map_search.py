@@ -236,7 +236,7 @@ def test_no_possible_state_found():
     differ = np.where(np.eye(3) > 0, -np.inf, 0.0)
     scopes = list(itertools.combinations(range(9), 2))
     energy = FactorGraphEnergy([TableFactors(scopes, differ)], n_states=3)  # not colourable
-    with pytest.raises(ValueError, match="no state of positive weight$"):
+    with pytest.raises(ValueError, match=r"no state of positive weight$"):
         infer(energy, MapSearch(random_state=0))
 
 
