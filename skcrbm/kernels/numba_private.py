@@ -7,13 +7,14 @@ name, or if an object behaves differently, `jit` compiles all kernels by plain `
 from numba.core import ir
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.runtime import rtsys
 from numba.core.untyped_passes import IRProcessing
 
 __all__ = [
     "Compiler",
+    "Flags",
     "FunctionCache",
     "FunctionPass",
     "IRProcessing",
