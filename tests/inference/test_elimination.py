@@ -20,10 +20,17 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import Exact, infer, sample
-from skcrbm.inference.exact import elimination, plans
+from skcrbm.inference.exact import elimination, levels, plans
 
 ALL = ("marginals", "statistics", "log_partition")
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@pytest.fixture(params=["levels", "kernels"])
+def both_passes(request, monkeypatch):
+    """Small graphs are eliminated by NumPy, and by the kernels for larger graphs."""
+    if request.param == "kernels":
+        monkeypatch.setattr(levels, "_MOST_ENTRIES", 0)
 
 
 def held_at_random(energy, seed, share=0.5):
@@ -64,6 +71,7 @@ def check(energy):
     assert (best.gap == 0).all()
 
 
+@pytest.mark.usefixtures("both_passes")
 @pytest.mark.parametrize("seed", range(6))
 def test_random_graphs(seed):
     energy = random_graph(seed, n_models=2)
@@ -73,6 +81,7 @@ def test_random_graphs(seed):
     check(given)
 
 
+@pytest.mark.usefixtures("both_passes")
 def test_rows_that_hold_the_same_variables_are_solved_together():
     energy = random_graph(3, n_models=4)
     states = all_states(9)
@@ -81,6 +90,7 @@ def test_rows_that_hold_the_same_variables_are_solved_together():
     check(energy.condition(best))
 
 
+@pytest.mark.usefixtures("both_passes")
 @pytest.mark.parametrize("scale", [30, 1000])
 def test_strong_tables_and_fields(scale):
     energy = random_graph(5, n_models=2)
@@ -90,6 +100,7 @@ def test_strong_tables_and_fields(scale):
     np.testing.assert_array_equal(far.log_odds, [[3000, -1000]])
 
 
+@pytest.mark.usefixtures("both_passes")
 def test_rare_states_keep_their_log_odds():
     """Log-odds beyond the range of weights are exact."""
     energy = random_graph(5, n_models=2)
@@ -317,6 +328,7 @@ def test_nothing_to_do():
     assert infer(lone, "exact", returns="log_partition").log_partition == 0
 
 
+@pytest.mark.usefixtures("both_passes")
 @pytest.mark.parametrize("together", [1, 2**30])
 def test_models_that_hold_different_variables(monkeypatch, together):
     monkeypatch.setattr(elimination, "_TOGETHER", together)
@@ -327,6 +339,20 @@ def test_models_that_hold_different_variables(monkeypatch, together):
         exact = Enumerated(given, n)
         number = found.samples[n] @ (1 << np.arange(9))
         np.testing.assert_allclose(found.sample_log_prob[n], np.log(exact.probability[number]))
+
+
+def test_large_graphs_are_left_to_the_kernels():
+    def levels_of(energy):
+        (chunk,) = elimination.chunks_of(energy, 2**24)
+        return elimination.Model(energy, chunk).levels
+
+    chain = [[i, i + 1] for i in range(599)]
+    for n_variables, few in ((2, True), (30, True), (40, False), (600, False)):
+        tables = TableFactors(chain[: n_variables - 1], np.zeros((n_variables - 1, 2, 2)))
+        assert (levels_of(FactorGraphEnergy([tables])) is not None) == few
+    pair = TableFactors([[0, 1]], np.zeros((1, 50, 50)))
+    assert levels_of(FactorGraphEnergy([pair], np.zeros((3, 2, 50)))) is not None
+    assert levels_of(FactorGraphEnergy([pair], np.zeros((4, 2, 50)))) is None
 
 
 def test_same_bits_for_any_number_of_threads(monkeypatch):

@@ -11,6 +11,7 @@ from scipy.special import expit
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import ContradictionError, empty_result
+from skcrbm.inference.exact.levels import levels_of
 from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.exact.plans import Plan, make_plan
 from skcrbm.inference.random_numbers import random_key, uniforms
@@ -201,6 +202,8 @@ class Model:
         message = np.empty((n_messages + len(self.own), n_models))
         message[n_messages:] = buckets.tables[self.own]
         self.work = EliminationWork(message.reshape(-1), belief, power, part, total, digits)
+        n_fields = self.fields.shape[0] * self.fields.shape[1]
+        self.levels = levels_of(self.plan, buckets, n_fields, n_models, len(message))
 
     def eliminate(self, maximal, maximised=0, beliefs=False, wanted=False):
         """Return log Z or the best score of each model, the conditional tables, and the beliefs.
@@ -210,25 +213,46 @@ class Model:
         probabilities of each variable given the variables that are eliminated after it, in a flat
         array. See `_beliefs` for the third result, which is None if `beliefs` is False.
         """
-        from skcrbm.kernels.elimination import go_down, go_up
-
         buckets, n_models = self.buckets, len(self.rows)
-        n_buckets = len(buckets.parent)
-        kinds = np.full(n_buckets, maximal)
-        kinds[n_buckets - maximised :] |= maximised > 0
+        levels = None if maximised else self.levels
         conditional = np.empty(buckets.entry_start[-1] * n_models)
         total = np.empty(n_models)
-        go_up(kinds, buckets, self.fields.reshape(-1), self.work, conditional, total)
+        if levels is None:
+            self._go_up(maximal, maximised, conditional, total)
+        else:
+            fields, message, found = (
+                array.reshape(-1, n_models)
+                for array in (self.fields, self.work.message, conditional)
+            )
+            levels.go_up(maximal, fields, message, buckets.tables, found, total)
         total += self.offset
         if (total == -np.inf).any():
             raise ContradictionError(int(self.rows[np.flatnonzero(total == -np.inf)[0]]))
         if not beliefs:
             return total, conditional, None
-        weight = np.full(self.fields.size, -np.inf)
-        n_found = len(buckets.tables) + len(self.own) if wanted else 0
-        found = np.zeros(n_found * n_models)
-        go_down(maximal, buckets, self.work, n_models, conditional, weight, found)
+        weight = np.full((self.fields.size // n_models, n_models), -np.inf)
+        found = np.zeros((len(buckets.tables) + len(self.own) if wanted else 0, n_models))
+        if levels is None:
+            self._go_down(maximal, conditional, weight, found)
+        else:
+            levels.go_down(maximal, conditional.reshape(-1, n_models), weight, found)
         return total, conditional, self._beliefs(maximal, weight, found)
+
+    def _go_up(self, maximal, maximised, conditional, total):
+        from skcrbm.kernels.elimination import go_up
+
+        n_buckets = len(self.buckets.parent)
+        kinds = np.full(n_buckets, maximal)
+        kinds[n_buckets - maximised :] |= maximised > 0
+        go_up(kinds, self.buckets, self.fields.reshape(-1), self.work, conditional, total)
+
+    def _go_down(self, maximal, conditional, weight, found):
+        from skcrbm.kernels.elimination import go_down
+
+        go_down(
+            maximal, self.buckets, self.work, len(self.rows), conditional, weight.reshape(-1),
+            found.reshape(-1),
+        )  # fmt: skip
 
     def backwards(self, conditional):
         """Yield the scope of each bucket and its conditional table, beginning with the last bucket.
@@ -255,9 +279,12 @@ class Model:
 
         If `n_last` is given, only the last `n_last` variables of the elimination get their values.
         """
+        values = self.values.copy()
+        if self.levels is not None and n_last is None:
+            self.levels.best_states(conditional.reshape(-1, len(self.rows)), values)
+            return values
         from skcrbm.kernels.elimination import best_states
 
-        values = self.values.copy()
         until = 0 if n_last is None else len(self.buckets.parent) - n_last
         best_states(self.buckets, conditional, until, values)
         return values
@@ -284,7 +311,6 @@ class Model:
         empty. `weight` and `found` are outputs of the kernel.
         """
         energy, n_models = self.energy, len(self.rows)
-        found = found.reshape(-1, n_models)
         # (R, n, K) for the free variables
         free = ~self.plan.held
         weight = weight.reshape(self.fields.shape)[: energy.n_variables][free].transpose(2, 0, 1)
