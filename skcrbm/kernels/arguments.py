@@ -140,10 +140,10 @@ class GraphSums(NamedTuple):
     statistics: np.ndarray  # (1 or N, n_entries) output, to which kernels add the statistics
 
 
-# 0, 1 and 4 as unsigned integers. The kernels for categorical factor graphs use unsigned integers
+# 0 and 1 as unsigned integers. The kernels for categorical factor graphs use unsigned integers
 # as array indices, because Numba tests signed indices for negative values, which costs time in
 # inner loops.
-ZERO, ONE, FOUR = np.uintp(0), np.uintp(1), np.uintp(4)
+ZERO, ONE = np.uintp(0), np.uintp(1)
 # Kinds of factors. PAIR: a table of two variables. POTTS: a table of two variables with one value
 # on the diagonal and another value off the diagonal. TABLE: a table of any number of variables. OR
 # and AND have no table; message passing replaces them by tables. The kind of an edge is the kind of
@@ -172,6 +172,9 @@ class CategoricalOptions(NamedTuple):
     slack: float  # largest change of a log-odds that counts as no change
     damping: float  # share of the old log-messages that is kept
     kind: int  # SUM or MAX
+    # True if messages are exact after two sweeps, as in a forest without damping, so that they need
+    # no test of convergence
+    two_sweeps: bool = False
 
 
 class CategoricalAnswers(NamedTuple):

@@ -1,10 +1,8 @@
-"""Pass messages, stored as logarithms, between variables of any number of states.
+"""Pass sum-product and tree-reweighted messages, stored as logarithms, one model after the other.
 
-Sum-product and tree-reweighted messages use this module if weights would overflow or underflow in
-`categorical_weights`. Max-product always uses it, because logarithms of maxima need no
-exponentials. The graph is the same as in `categorical_weights`, and every second sweep goes
-backward. Tables and messages are logarithms; -inf stands for weight 0, and the largest logarithm of
-each message is 0.
+This module is for models whose weights would overflow or underflow in `categorical_weights`. The
+graph and the schedule are the same. Tables and messages are logarithms; -inf stands for weight 0,
+and the largest logarithm of each message is 0.
 
 Let own_i be the log-weights that the fields give to the states of variable i, m_(a -> i) the
 message from factor a, and rho_a the weight of factor a. With theta_i = own_i + sum_a rho_a m_(a ->
@@ -18,34 +16,29 @@ Here Z_i is the sum of exp(theta_i) over the states of i. Z_a is the sum of the 
 each multiplied by the messages to the table. Z_ai is the sum, over the states of i, of the product
 of the two messages between a and i. If all rho are 1, this is Bethe's log Z. Multiplying all
 entries of a message by the same number does not change log Z.
-
-Max-product chooses the states of the variables in turn. A variable whose state has been chosen
-sends messages that allow only this state. So ties are broken consistently, and on a tree the chosen
-states are the best joint state.
 """
 
 import math
 
 import numpy as np
 
-from skcrbm.kernels.arguments import FOUR, ONE, PAIR, POTTS, TABLE, ZERO
+from skcrbm.kernels.arguments import ONE, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.log_messages import (
-    few_maxima,
     lower,
     pair_weights,
     potts_logs,
     potts_weights,
     reduce_logs,
 )
-from skcrbm.kernels.scalar import EPS_64, MAX, ROUNDING, copy_into, fill
+from skcrbm.kernels.scalar import EPS_64, ROUNDING, copy_into
 
 
 @jit(allocates=False)
-def contract_logs(kind, graph, e, weight, out, work):
+def contract_logs(graph, e, weight, out, work):
     """Compute the message from a table to the variable of edge e, and write it to `out`.
 
-    The table may have any number of variables. See `_contract` in `categorical_weights`.
+    The table may have any number of variables. See `_contract` in `categorical_receive`.
     """
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
@@ -64,14 +57,14 @@ def contract_logs(kind, graph, e, weight, out, work):
         row, across = (ONE, size) if step < slot else (k, ONE)
         to = work.table if turn == ZERO else work.other
         for r in range(size):
-            to[r] = reduce_logs(kind, table, at + r * row, across, k, weight, first)
+            to[r] = reduce_logs(table, at + r * row, across, k, weight, first)
         table, at, turn = to, ZERO, ONE - turn
     for a in range(size):
         out[a] = table[at + a]
 
 
 @jit(allocates=False)
-def receive_logs(kind, graph, e, weight, out, work):
+def receive_logs(graph, e, weight, out, work):
     """Compute the message along edge e to its variable, shifted such that its maximum is 0.
 
     The message is written to `out` (k,), with an entry for each of k states. If all states have
@@ -80,60 +73,32 @@ def receive_logs(kind, graph, e, weight, out, work):
     message_start = graph.message_start
     k = message_start[e + ONE] - message_start[e]
     if graph.kind[e] == TABLE:
-        contract_logs(kind, graph, e, weight, out, work)
+        contract_logs(graph, e, weight, out, work)
     else:
         slot, at = graph.slot[e], graph.table[e]
         other = graph.scopes[graph.scope[e] + ONE - slot]
         first = message_start[other]
         n_other = message_start[other + ONE] - first
-        sums = kind != MAX and graph.weights.shape[0] > 0
         if graph.kind[e] == POTTS:
-            if not sums or not potts_weights(
+            if not potts_weights(
                 graph.weights[at], graph.weights[at + ONE], k, weight, first, out, work.table
             ):
-                potts_logs(kind, graph.tables[at], graph.tables[at + ONE], k, weight, first, out)
-        elif sums:
-            pair_weights(graph, e, k, n_other, first, weight, out, work.table)
+                potts_logs(graph.tables[at], graph.tables[at + ONE], k, weight, first, out)
         else:
-            row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
-            for a in range(k):
-                out[a] = reduce_logs(
-                    kind, graph.tables, at + a * row, across, n_other, weight, first
-                )
+            pair_weights(graph, e, k, n_other, first, weight, out, work.table)
     return lower(out, ZERO, k)
 
 
-@jit(allocates=False, inline=True)
-def receive_maxima(graph, e, k, weight, out, to):
-    """Compute the max-product message through a table of two variables along edge e.
-
-    The message is written to ``out[to:to + k]``. Return its largest entry; -inf if all states have
-    weight 0.
-    """
-    slot, table = graph.slot[e], graph.table[e]
-    other = graph.scopes[graph.scope[e] + ONE - slot]
-    first = graph.message_start[other]
-    n_other = graph.message_start[other + ONE] - first
-    # With a constant number of states, the compiler writes out the loops entry by entry. A loop
-    # over few entries takes longer to set up than to compute.
-    if k == FOUR and n_other == FOUR:
-        if slot == ZERO:
-            return few_maxima(graph.tables, table, FOUR, FOUR, FOUR, ONE, weight, first, out, to)
-        return few_maxima(graph.tables, table, FOUR, ONE, FOUR, FOUR, weight, first, out, to)
-    step, across = (n_other, ONE) if slot == ZERO else (ONE, k)
-    return few_maxima(graph.tables, table, k, step, n_other, across, weight, first, out, to)
-
-
 @jit(allocates=False)
-def damp_logs(damping, k, top, old, message, at):
+def damp_logs(damping, k, old, message, at):
     """Damp a message (k,) of logarithms: replace it by a weighted mean of the old and new message.
 
-    The new message begins at ``message[at]``. It is first shifted by `top`, so that its maximum is
-    0. In the mean, the old message `old` (k,) has the weight `damping`. States that are impossible
-    in one of the messages stay impossible. Return False if all states are impossible.
+    The new message begins at ``message[at]``. In the mean, the old message `old` (k,) has the
+    weight `damping`. States that are impossible in one of the messages stay impossible. Return
+    False if all states are impossible.
     """
     for a in range(k):
-        new = message[at + a] - top
+        new = message[at + a]
         if old[a] > -math.inf and new > -math.inf:
             message[at + a] = damping * old[a] + (1.0 - damping) * new
         else:
@@ -142,36 +107,31 @@ def damp_logs(damping, k, top, old, message, at):
 
 
 @jit(allocates=False, inline=True)
-def add_message(k, rho, top, message, at, sent, belief, start):
-    """Shift a message (k,) by `top`, and add it to the belief of its variable, with the weight rho.
+def add_message(k, rho, message, at, sent, belief, start):
+    """Add a message (k,) to the belief of its variable, with the weight rho.
 
     The message and `sent` begin at the index `at`, the belief at `start`. `sent` gets the first
     part of the variable's message to this factor: the belief before the addition, plus rho - 1
     times the message from the factor. `add_behind` adds the messages of later factors.
     """
     for a in range(k):
-        x = message[at + a] - top
+        x = message[at + a]
         y = rho * x
         z = belief[start + a]
-        message[at + a] = x
         sent[at + a] = z + (y - x if x > -math.inf else x)
         belief[start + a] = z + y
 
 
 @jit(allocates=False, inline=True)
 def add_behind(k, rho, message, at, sent, behind):
-    """Complete the message (k,) from a variable to a factor, and return its largest entry.
+    """Complete the message (k,) from a variable to a factor.
 
     `behind` (k,) is the sum of the messages from all later factors of the variable. Afterwards, the
     message from this factor is added to `behind`.
     """
-    high = -math.inf
     for a in range(k):
-        x = sent[at + a] + behind[a]
-        sent[at + a] = x
-        high = max(high, x)
+        sent[at + a] += behind[a]
         behind[a] += rho * message[at + a]
-    return high
 
 
 @jit(allocates=False)
@@ -182,9 +142,9 @@ def sweep_logs(
 
     If `passing` is True, free variables first receive new messages, and clamped variables are
     skipped. Otherwise all variables use the old messages. Each variable then sends messages to all
-    its factors. Its belief is its log-probabilities, or its log-max-marginals in max-product.
+    its factors. Its belief is its log-probabilities.
     """
-    damping, kind = options.damping, options.kind
+    damping = options.damping
     new, behind, old = work.new, work.behind, work.old
     n = np.uintp(graph.order.shape[0])
     good = True
@@ -202,46 +162,28 @@ def sweep_logs(
             behind[a] = 0.0
         for e in range(first, last):
             at = graph.message_start[e]
-            top = 0.0
             if passing:
                 if damping > 0.0:
                     for a in range(k):
                         old[a] = message[at + a]
-                if kind == MAX and graph.kind[e] == PAIR:
-                    top = receive_maxima(graph, e, k, sent, message, at)
-                    if top == -math.inf:
-                        good, top = False, 0.0
-                        for a in range(k):
-                            message[at + a] = 0.0
-                else:
-                    good &= receive_logs(kind, graph, e, sent, new, work)
-                    for a in range(k):
-                        message[at + a] = new[a]
+                good &= receive_logs(graph, e, sent, new, work)
+                for a in range(k):
+                    message[at + a] = new[a]
                 if damping > 0.0:
-                    good &= damp_logs(damping, k, top, old, message, at)
-                    top = 0.0
-            if k == FOUR and kind == MAX:
-                add_message(FOUR, 1.0, top, message, at, sent, belief, start)
-            else:
-                add_message(k, rho[e], top, message, at, sent, belief, start)
+                    good &= damp_logs(damping, k, old, message, at)
+            add_message(k, rho[e], message, at, sent, belief, start)
         for i in range(last - first):
             e = last - ONE - i
             at = graph.message_start[e]
-            if k == FOUR and kind == MAX:
-                high = add_behind(FOUR, 1.0, message, at, sent, behind)
-            else:
-                high = add_behind(k, rho[e], message, at, sent, behind)
-            # Max-product needs no shift, because a factor common to all entries cancels.
-            if kind != MAX or high == -math.inf:
-                good &= lower(sent, at, k)
+            add_behind(k, rho[e], message, at, sent, behind)
+            good &= lower(sent, at, k)
         good &= lower(belief, start, k)
-        if kind != MAX:
-            total = 0.0
-            for a in range(k):
-                total += math.exp(belief[start + a])
-            total = math.log(total)
-            for a in range(k):
-                belief[start + a] -= total
+        total = 0.0
+        for a in range(k):
+            total += math.exp(belief[start + a])
+        total = math.log(total)
+        for a in range(k):
+            belief[start + a] -= total
     return good
 
 
@@ -264,69 +206,8 @@ def change_of_logs(after, before, slack, rounding):
     return change, moved
 
 
-@jit(allocates=False)
-def decode(graph, forward, held, own, sent, state, work):
-    """Choose the best state of each variable in turn, given the states chosen before.
-
-    The states are written to `state`. The messages `sent` of a variable become 0 for its state and
-    -inf for all other states. A second call is therefore a sweep of coordinate ascent, in which a
-    variable keeps its state unless another state is better. Return True if a state changed.
-    """
-    new, total = work.new, work.behind
-    n = np.uintp(graph.order.shape[0])
-    changed = False
-    for i in range(n):
-        v = graph.order[i] if forward else graph.order[n - ONE - i]
-        start = graph.state_start[v]
-        k = graph.state_start[v + ONE] - start
-        first, last = graph.edge_start[v], graph.edge_start[v + ONE]
-        for a in range(k):
-            total[a] = own[start + a]
-        if not held[v]:
-            for e in range(first, last):
-                top = 0.0
-                if graph.kind[e] == PAIR:
-                    top = receive_maxima(graph, e, k, sent, new, ZERO)
-                else:
-                    receive_logs(MAX, graph, e, sent, new, work)
-                if top > -math.inf:
-                    for a in range(k):
-                        total[a] += new[a] - top
-        best = np.uintp(state[v]) if state[v] >= 0 else ZERO
-        for a in range(k):
-            if total[a] > total[best]:
-                best = a
-        changed |= state[v] != np.int64(best)
-        state[v] = np.int64(best)
-        for e in range(first, last):
-            at = graph.message_start[e]
-            for a in range(k):
-                sent[at + a] = 0.0 if a == best else -math.inf
-    return changed
-
-
-@jit(allocates=False)
-def score_of(graph, own, state, variables):
-    """Return the score of a state (n,): the sum of its entries in `own` and in the tables."""
-    total = 0.0
-    for v in range(np.uintp(state.shape[0])):
-        total += own[graph.state_start[v] + np.uintp(state[v])]
-    for e in range(np.uintp(variables.shape[0])):
-        if graph.slot[e] == ZERO:
-            code, equal = ZERO, True
-            for j in range(graph.arity[e]):
-                other = graph.scopes[graph.scope[e] + j]
-                k = graph.message_start[other + ONE] - graph.message_start[other]
-                code = code * k + np.uintp(state[variables[other]])
-                equal &= state[variables[other]] == state[variables[e]]
-            if graph.kind[e] == POTTS:
-                code = ONE if equal else ZERO
-            total += graph.tables[graph.table[e] + code]
-    return total
-
-
 @jit
-def pass_logs(graph, rho, variables, models, start, options, answers, states, work):
+def pass_logs(graph, rho, variables, models, start, options, answers, work):
     """Pass messages for N models, in turn, until each model has converged.
 
     Parameters
@@ -341,15 +222,12 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
     options : CategoricalOptions
     answers : CategoricalAnswers
         `good` is True if each variable had a possible state in all iterations.
-    states : tuple of (N, n) int64 and (N,) float64
-        Output: the best state that max-product found for each model, and its score.
     work : CategoricalWork
     """
     held, own, message, sent = models
-    max_iter, tol, slack, _, kind = options
-    state, score = states
+    max_iter, tol, slack, _, _, two_sweeps = options
     rounding = ROUNDING * EPS_64
-    other, scratch, trial = np.empty(own.shape[1]), np.empty(sent.shape[1]), state[:1].copy()
+    other = np.empty(own.shape[1])
     for m in range(own.shape[0]):
         belief = answers.belief[m]
         sweep_logs(
@@ -377,88 +255,12 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
                 answers.trace[m, iteration] = change
             last = still
             still = (change < tol) & (not moved)
-            stop = last and still and iteration > 0
-            last_one = iteration + 1 == max_iter
-            if kind == MAX and (iteration < 3 or iteration % 8 == 7 or stop or last_one):
-                copy_into(sent[m], scratch)
-                fill(trial[0], -1)
-                decode(graph, not forward, held[m], own[m], scratch, trial[0], work)
-                here = score_of(graph, own[m], trial[0], variables)
-                if here > score[m] or iteration == 0:
-                    score[m] = here
-                    copy_into(trial[0], state[m])
-            if stop:
+            if iteration > 0 and (two_sweeps or (last and still)):
                 answers.n_iter[m] = iteration + 1
                 answers.converged[m] = good
                 break
         answers.good[m] = good
         copy_into(before, belief)
-
-
-@jit(allocates=False)
-def attains(graph, e, variables, sent, state, margin, work):
-    """Return True if `state` is the best state of the factor of edge e, given the messages to it.
-
-    The value of a state is its log-weight in the table plus its messages to the factor. The value
-    of `state` may be below the largest value by up to `margin`.
-    """
-    message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
-    scope, m = graph.scope[e], graph.arity[e]
-    for j in range(m):
-        digits[j] = ZERO
-    high = own = -math.inf
-    for s in range(table_size(graph, e)):
-        code = s
-        if graph.kind[e] == POTTS:
-            code = ONE if digits[0] == digits[1] else ZERO
-        x, same = graph.tables[graph.table[e] + code], True
-        for j in range(m):
-            other = scopes[scope + j]
-            x += sent[message_start[other] + digits[j]]
-            same &= digits[j] == np.uintp(state[variables[other]])
-        high = max(high, x)
-        if same:
-            own = x
-        for i in range(m):
-            j = m - ONE - i
-            other = scopes[scope + j]
-            digits[j] += ONE
-            if digits[j] < message_start[other + ONE] - message_start[other]:
-                break
-            digits[j] = ZERO
-    return own >= high - margin
-
-
-@jit
-def agreement(graph, variables, models, state, margin, agrees, work):
-    """For each model m, set agrees[m] to False unless state[m] is a best state of each factor.
-
-    `state` (N, n) has a state of n variables for each of N models. `attains` tests a single factor.
-    """
-    for m in range(state.shape[0]):
-        for e in range(np.uintp(variables.shape[0])):
-            if agrees[m] and graph.slot[e] == ZERO:
-                agrees[m] = attains(graph, e, variables, models.sent[m], state[m], margin[m], work)
-
-
-@jit
-def improve(graph, variables, held, own, state, score, max_iter, work):
-    """Improve the states (N, n) of N models by coordinate ascent, and write their scores (N,)."""
-    sent, trial = np.empty(graph.message_start[-1]), state[:1].copy()
-    for m in range(own.shape[0]):
-        score[m] = score_of(graph, own[m], state[m], variables)
-        copy_into(state[m], trial[0])
-        for e in range(np.uintp(variables.shape[0])):
-            at = graph.message_start[e]
-            for a in range(graph.message_start[e + ONE] - at):
-                sent[at + a] = 0.0 if a == np.uintp(trial[0, variables[e]]) else -math.inf
-        for iteration in range(max_iter):
-            if not decode(graph, iteration % 2 == 0, held[m], own[m], sent, trial[0], work):
-                break
-        here = score_of(graph, own[m], trial[0], variables)
-        if here > score[m]:
-            score[m] = here
-            copy_into(trial[0], state[m])
 
 
 @jit(allocates=False)

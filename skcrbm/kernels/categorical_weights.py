@@ -1,10 +1,11 @@
-"""Sum-product and tree-reweighted messages, stored as weights, for many models at once.
+"""Messages on graphs whose variables have any number of states, for many models at once.
 
-The models of a block have the same factors and lie side by side, as SIMD lanes; variables may have
-any number of states. A sweep visits all variables. A visited variable receives new messages from
-all its factors, and sends to each factor the product of its own weights and the messages from all
-other factors. The product is computed as the product over the factors before this factor, times the
-product over the factors after it. There is no division, so that weights may be 0.
+The models of a block have the same factors and lie side by side, as SIMD lanes. Sum-product and
+tree-reweighted messages are weights, max-product messages are logarithms (`categorical_receive`);
+this text speaks of weights. A sweep visits all variables. A visited variable receives new messages
+from all its factors, and sends to each factor the product of its own weights and the messages from
+all other factors. The product is computed as the product over the factors before this factor, times
+the product over the factors after it. There is no division, so that weights may be 0.
 
 In tree-reweighted messages, factor a has the appearance probability rho_a. Its table is raised to
 the power 1 / rho_a, its message counts with the power rho_a in beliefs, and a variable sends its
@@ -15,7 +16,7 @@ Each message is scaled so that its largest weight is 1. If all weights of a prod
 `SMALLEST`, important weights may have underflowed. The kernel then stops the work on this model,
 and the caller computes the messages of the model as logarithms (`categorical_logs`). The kernel
 also stops if all weights of a product are 0, which means that the factors of the model contradict
-each other.
+each other. Max-product needs neither, because its messages are logarithms.
 
 The kernel is compiled for a single lane, which needs no loops over lanes, or for any number of
 lanes. Parts for damping and for tree-reweighted messages are compiled only if they are used.
@@ -26,7 +27,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
+from skcrbm.kernels.arguments import ONE, PAIR, POTTS, ZERO
+from skcrbm.kernels.categorical_receive import (
+    TWO,
+    damp,
+    distance,
+    inverse,
+    plus,
+    receive,
+    receive_directly,
+    scale_message,
+    scaled,
+    times,
+)
+from skcrbm.kernels.categorical_states import climb_from_fields, compare_states, look_for_states
 from skcrbm.kernels.exponentials import exp_in_place, log_in_place
 from skcrbm.kernels.jit import jit
 
@@ -34,12 +48,17 @@ from skcrbm.kernels.jit import jit
 SMALL = 1e-10
 # If the largest weight of a product is below this number, important weights may have underflowed.
 SMALLEST = 1e-150
+# Max-product looks for states after each of the first iterations, later after every fifth one, and
+# at the end.
+_FIRST_LOOKS, _LOOKS_EVERY = 3, 5
+# A state agrees with messages if its values are smaller than the largest values by at most this
+# number times the largest change of a message at convergence.
+_MARGIN = 4.0
 # A product of the messages to a variable with tree weights is scaled after so many messages.
 _IN_A_PRODUCT = np.uintp(16)
-TWO = np.uintp(2)
 
 
-class WeightRows(NamedTuple):
+class LaneRows(NamedTuple):
     """A block of models with the same factors, one per lane.
 
     There are n variables with S states in total, and M entries of messages in each direction.
@@ -54,138 +73,13 @@ class WeightRows(NamedTuple):
     order: np.ndarray  # (lanes,) int64 output, index of the model in each lane at the end
 
 
-class WeightAnswers(NamedTuple):
-    """Arrays with a row for each model of a block, which `pass_weights` fills in."""
+class LaneAnswers(NamedTuple):
+    """Arrays with a row for each model of a block, which `pass_lanes` fills in."""
 
     n_iter: np.ndarray  # (lanes,) number of iterations
     converged: np.ndarray  # (lanes,) bool, True for models that have converged
     good: np.ndarray  # (lanes,) bool, False if weights underflowed
     trace: np.ndarray  # (lanes, max_iter or 0) largest change of a probability in each iteration
-
-
-class WeightWork(NamedTuple):
-    """Scratch arrays; T is the size of the largest table, K the largest number of states."""
-
-    table: np.ndarray  # (T, lanes)
-    other: np.ndarray  # (T, lanes)
-    new: np.ndarray  # (K, lanes) new message
-    behind: np.ndarray  # (K, lanes) product of the messages from the variable's later factors
-    after: np.ndarray  # (S, lanes) beliefs after a sweep
-    high: np.ndarray  # (lanes,)
-    part: np.ndarray  # (lanes,)
-    low: np.ndarray  # (lanes,) smallest scale of a product
-    change: np.ndarray  # (lanes,) largest change of a probability
-    apart: np.ndarray  # (lanes,) positive if the ratio of two probabilities is too large
-    n_held: np.ndarray  # (n,) number of lanes in which a variable is clamped
-    still: np.ndarray  # (lanes,) bool, True if the last iteration did not change the beliefs
-    digits: np.ndarray  # (largest number of variables of a table,) uintp
-
-
-@jit(allocates=False)
-def _contract(graph, e, sent, new, work, n_lanes):
-    """Compute the message from a table of any number of variables to the variable of edge e.
-
-    The axes of all other variables are summed out one by one: first the axes before the axis of
-    this variable, from axis 0 on, and then the axes after it, from the last axis backward.
-    """
-    message_start, scopes = graph.message_start, graph.scopes
-    scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
-    size = ONE
-    for j in range(m):
-        other = scopes[scope + j]
-        size *= message_start[other + ONE] - message_start[other]
-    for step in range(m - ONE):
-        j = step if step < slot else m - ONE - (step - slot)
-        other = scopes[scope + j]
-        first = message_start[other]
-        k = message_start[other + ONE] - first
-        size //= k
-        row, across = (ONE, size) if step < slot else (k, ONE)
-        source, to = (work.other, work.table) if step % TWO == ZERO else (work.table, work.other)
-        for r in range(size):
-            for l in range(n_lanes):
-                to[r, l] = 0.0
-            for b in range(k):
-                place = r * row + b * across
-                if step == ZERO:
-                    x = graph.tables[graph.table[e] + place]
-                    for l in range(n_lanes):
-                        to[r, l] += x * sent[first + b, l]
-                else:
-                    for l in range(n_lanes):
-                        to[r, l] += source[place, l] * sent[first + b, l]
-    last = work.table if m % TWO == ZERO else work.other
-    for a in range(size):
-        for l in range(n_lanes):
-            new[a, l] = graph.tables[graph.table[e] + a] if m == ONE else last[a, l]
-
-
-@jit(allocates=False, inline=True)
-def _through_potts(equal, other, k, sent, first, new, high, rest, n_lanes):
-    """Compute the message through a Potts table.
-
-    The table has the value `equal` on its diagonal, and `other` off its diagonal. The message for a
-    state contains the sum of the weights of all other states. To avoid cancellation, this sum is
-    computed as the sum without the largest weight, plus the difference of the largest weight and
-    the weight of the state.
-    """
-    for l in range(n_lanes):
-        high[l] = sent[first, l]
-        rest[l] = 0.0
-    for a in range(ONE, k):
-        for l in range(n_lanes):
-            x = sent[first + a, l]
-            rest[l] += min(x, high[l])
-            high[l] = max(x, high[l])
-    for a in range(k):
-        for l in range(n_lanes):
-            x = sent[first + a, l]
-            new[a, l] = equal * x + other * (rest[l] + (high[l] - x))
-
-
-@jit(allocates=False, inline=True)
-def _receive(graph, e, k, sent, work, general, n_lanes):
-    """Write the message from the factor of edge e to its variable, with k states, to `work.new`."""
-    new, slot, at = work.new, graph.slot[e], graph.table[e]
-    if general is not None:
-        if graph.kind[e] == TABLE:
-            _contract(graph, e, sent, new, work, n_lanes)
-            return
-        if graph.kind[e] == POTTS:
-            equal, unequal = graph.tables[at + ONE], graph.tables[at]
-            first = graph.message_start[graph.scopes[graph.scope[e] + ONE - slot]]
-            _through_potts(equal, unequal, k, sent, first, new, work.high, work.part, n_lanes)
-            return
-    other = graph.scopes[graph.scope[e] + ONE - slot]
-    first = graph.message_start[other]
-    n_other = graph.message_start[other + ONE] - first
-    row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
-    for a in range(k):
-        place = at + a * row
-        x = graph.tables[place]
-        for l in range(n_lanes):
-            new[a, l] = x * sent[first, l]
-        for b in range(ONE, n_other):
-            place += across
-            x = graph.tables[place]
-            for l in range(n_lanes):
-                new[a, l] += x * sent[first + b, l]
-
-
-@jit(allocates=False, inline=True)
-def _scale(k, new, high, low, n_lanes):
-    """Divide a message (k, lanes) by its largest weight, and update the smallest scale."""
-    for l in range(n_lanes):
-        high[l] = new[ZERO, l]
-    for a in range(ONE, k):
-        for l in range(n_lanes):
-            high[l] = max(high[l], new[a, l])
-    for l in range(n_lanes):
-        low[l] = min(low[l], high[l])
-        high[l] = 1.0 / high[l] if high[l] > 0.0 else 0.0
-    for a in range(k):
-        for l in range(n_lanes):
-            new[a, l] *= high[l]
 
 
 @jit(allocates=False)
@@ -201,28 +95,6 @@ def _scale_rows(start, k, rows, high, n_lanes):
     for a in range(k):
         for l in range(n_lanes):
             rows[start + a, l] *= high[l]
-
-
-@jit(allocates=False, inline=True)
-def _damp(damping, factor, k, message, at, new, held, v, apart, n_lanes):
-    """Replace a message (k, lanes) by a geometric mean of the old and new message.
-
-    In the mean, the old message, which begins at the row `at`, has the weight `damping`. `apart`
-    becomes positive if the ratio of a new to an old weight is below ``1 / factor`` or above
-    `factor`: changes of two damped messages may cancel in a belief. Lanes in which the variable v
-    is held do not count, because they keep the old message.
-    """
-    for a in range(k):
-        for l in range(n_lanes):
-            x, y = new[a, l], message[at + a, l]
-            far = max(x - factor * y, y - factor * x)
-            apart[l] = max(apart[l], 0.0 if held[v, l] else far)
-        if damping == 0.5:
-            for l in range(n_lanes):
-                new[a, l] = math.sqrt(new[a, l] * message[at + a, l])
-        else:
-            for l in range(n_lanes):
-                new[a, l] = new[a, l] ** (1.0 - damping) * message[at + a, l] ** damping
 
 
 @jit(allocates=False)
@@ -253,34 +125,41 @@ def _multiply_powers(power, k, base, at, first, out, start, part, n_lanes):
 
 
 @jit(allocates=False, inline=True)
-def _send_behind(graph, v, k, message, sent, behind, high, n_lanes):
+def _send_behind(maxima, graph, v, k, message, sent, behind, high, n_lanes):
     """Multiply the weights that a variable sends to an edge by the messages of all edges after it.
 
-    If all weights that are sent to an edge are below `SMALL`, they are scaled up.
+    If all weights that are sent to an edge are below `SMALL`, they are scaled up. Logarithms are
+    added, and changed to 0 if all are -inf.
     """
     first, last = graph.edge_start[v], graph.edge_start[v + ONE]
     for a in range(k):
         for l in range(n_lanes):
-            behind[a, l] = 1.0
+            behind[a, l] = 1.0 if maxima is None else 0.0
     for i in range(last - first):
         at = graph.message_start[last - ONE - i]
         for l in range(n_lanes):
-            high[l] = 0.0
+            high[l] = 0.0 if maxima is None else -math.inf
         for a in range(k):
             for l in range(n_lanes):
-                x = sent[at + a, l] * behind[a, l]
-                behind[a, l] *= message[at + a, l]
+                x = times(maxima, sent[at + a, l], behind[a, l])
+                behind[a, l] = times(maxima, behind[a, l], message[at + a, l])
                 sent[at + a, l] = x
                 high[l] = max(high[l], x)
         small = False
         for l in range(n_lanes):
-            small |= high[l] < SMALL
-        if small:
+            small |= high[l] < SMALL if maxima is None else high[l] == -math.inf
+        if not small:
+            continue
+        if maxima is None:
             for l in range(n_lanes):
                 high[l] = 1.0 / high[l] if 0.0 < high[l] < SMALL else 1.0
             for a in range(k):
                 for l in range(n_lanes):
                     sent[at + a, l] *= high[l]
+        else:
+            for a in range(k):
+                for l in range(n_lanes):
+                    sent[at + a, l] = sent[at + a, l] if high[l] > -math.inf else 0.0
 
 
 @jit(allocates=False)
@@ -314,92 +193,15 @@ def _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes):
 
 
 @jit(allocates=False, inline=True)
-def _two_states(graph, e, at, message, sent, belief, start, low, n_lanes):
-    """Receive and scale a message through a table of two by two states, and multiply the belief."""
-    other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
-    place, first = graph.table[e], graph.message_start[other]
-    second, row, next_row = first + ONE, start + ONE, at + ONE
-    a, d = graph.tables[place], graph.tables[place + TWO + ONE]
-    b, c = graph.tables[place + ONE], graph.tables[place + TWO]
-    if graph.slot[e] != ZERO:
-        b, c = c, b
-    for l in range(n_lanes):
-        x, y = sent[first, l], sent[second, l]
-        off, on = a * x + b * y, c * x + d * y
-        top = max(off, on)
-        scale = 1.0 / top if top > 0.0 else 0.0
-        low[l] = min(low[l], top)
-        off, on = off * scale, on * scale
-        message[at, l], message[next_row, l] = off, on
-        x, y = belief[start, l], belief[row, l]
-        sent[at, l], sent[next_row, l] = x, y
-        belief[start, l], belief[row, l] = x * off, y * on
-
-
-@jit(allocates=False, inline=True)
-def _one_lane(graph, e, k, at, message, sent, belief, start, damping, factor, work):
-    """Do the same as `_two_states` for variables with any number of states, but a single lane.
-
-    Messages may be damped, see `_damp`.
-    """
-    slot, place, new, low, apart = graph.slot[e], graph.table[e], work.new, work.low, work.apart
-    other = graph.scopes[graph.scope[e] + ONE - slot]
-    first = graph.message_start[other]
-    n_other = graph.message_start[other + ONE] - first
-    row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
-    top = 0.0
-    for a in range(k):
-        total, entry = 0.0, place + a * row
-        for b in range(n_other):
-            total += graph.tables[entry] * sent[first + b, ZERO]
-            entry += across
-        new[a, ZERO] = total
-        top = max(top, total)
-    low[ZERO] = min(low[ZERO], top)
-    scale = 1.0 / top if top > 0.0 else 0.0
-    if damping is not None:
-        top = 0.0
-        for a in range(k):
-            x, y = scale * new[a, ZERO], message[at + a, ZERO]
-            apart[ZERO] = max(apart[ZERO], max(x - factor * y, y - factor * x))
-            x = math.sqrt(x * y) if damping == 0.5 else x ** (1.0 - damping) * y**damping
-            new[a, ZERO] = x
-            top = max(top, x)
-        low[ZERO] = min(low[ZERO], top)
-        scale = 1.0 / top if top > 0.0 else 0.0
-    for a in range(k):
-        x, y = scale * new[a, ZERO], belief[start + a, ZERO]
-        message[at + a, ZERO] = x
-        sent[at + a, ZERO] = y
-        belief[start + a, ZERO] = x * y
-
-
-@jit(allocates=False, inline=True)
-def _direct(
-    graph, e, k, at, message, sent, belief, start, damping, factor, single, work, n_lanes
-):  # fmt: skip
-    """Receive a message through a table of two variables; return False if no special code does."""
-    if damping is None:
-        other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
-        if k == TWO and graph.message_start[other + ONE] - graph.message_start[other] == TWO:
-            _two_states(graph, e, at, message, sent, belief, start, work.low, n_lanes)
-            return True
-    if single is not None:
-        _one_lane(graph, e, k, at, message, sent, belief, start, damping, factor, work)
-        return True
-    return False
-
-
-@jit(allocates=False, inline=True)
 def sweep(
-    graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic, general,
-    factor, rows, belief, work, n_lanes,
+    maxima, graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic,
+    general, factor, rows, belief, work, n_lanes,
 ):  # fmt: skip
     """Visit all variables once.
 
     If `passing` is True, free variables first receive new messages; otherwise they use the old
     messages. Each variable then sends messages to its factors. `belief` (S, lanes) gets the new
-    beliefs. For the other parameters see `pass_weights` and `_damp`.
+    beliefs. For the other parameters see `pass_lanes` and `_damp`.
     """
     own, held, message, sent, _, _ = rows
     new, high, low = work.new, work.high, work.low
@@ -426,25 +228,25 @@ def sweep(
                     _scale_rows(start, k, belief, high, n_lanes)
             if receives:
                 if generic is None:
-                    _direct(
-                        graph, e, k, at, message, sent, belief, start, damping, factor, single,
-                        work, n_lanes,
+                    receive_directly(
+                        maxima, graph, e, k, at, message, sent, belief, start, damping, factor,
+                        single, work, n_lanes,
                     )  # fmt: skip
                     continue
                 if graph.kind[e] == PAIR and n_held == ZERO and plain:
-                    done = _direct(
-                        graph, e, k, at, message, sent, belief, start, damping, factor, single,
-                        work, n_lanes,
+                    done = receive_directly(
+                        maxima, graph, e, k, at, message, sent, belief, start, damping, factor,
+                        single, work, n_lanes,
                     )  # fmt: skip
                     if done:
                         continue
-                _receive(graph, e, k, sent, work, general, n_lanes)
-                _scale(k, new, high, low, n_lanes)
+                receive(maxima, graph, e, k, sent, work, general, n_lanes)
+                scale_message(maxima, k, new, high, low, n_lanes)
                 if damping is not None:
-                    _damp(
-                        damping, factor, k, message, at, new, held, v, work.apart, n_lanes
+                    damp(
+                        maxima, damping, factor, k, message, at, new, held, v, work.apart, n_lanes
                     )  # fmt: skip
-                    _scale(k, new, high, low, n_lanes)
+                    scale_message(maxima, k, new, high, low, n_lanes)
                 for a in range(k):
                     if n_held == ZERO:
                         for l in range(n_lanes):
@@ -461,41 +263,53 @@ def sweep(
                 for l in range(n_lanes):
                     x = belief[start + a, l]
                     sent[at + a, l] = x
-                    belief[start + a, l] = x * message[at + a, l] if rho == 1.0 else x
+                    y = times(maxima, x, message[at + a, l])
+                    belief[start + a, l] = y if rho == 1.0 else x
         if variable_rho is not None:
             _multiply_powers(power, k, belief, start, own, belief, start, work.part, n_lanes)
         for l in range(n_lanes):
-            high[l] = work.part[l] = 0.0
-        for a in range(k):
+            high[l] = work.part[l] = belief[start, l]
+        for a in range(ONE, k):
             for l in range(n_lanes):
                 high[l] = max(high[l], belief[start + a, l])
-                work.part[l] += belief[start + a, l]
+                work.part[l] = plus(maxima, work.part[l], belief[start + a, l])
         for l in range(n_lanes):
             low[l] = min(low[l], high[l])
-            work.part[l] = 1.0 / work.part[l] if work.part[l] > 0.0 else 0.0
-        for a in range(k):
+        if maxima is None:
             for l in range(n_lanes):
-                belief[start + a, l] *= work.part[l]
+                work.part[l] = 1.0 / work.part[l] if work.part[l] > 0.0 else 0.0
+            for a in range(k):
+                for l in range(n_lanes):
+                    belief[start + a, l] *= work.part[l]
+        else:
+            for a in range(k):
+                for l in range(n_lanes):
+                    top = high[l]
+                    x = scaled(maxima, belief[start + a, l], top, inverse(maxima, top))
+                    belief[start + a, l] = x
         if products is not None:
-            _send_behind(graph, v, k, message, sent, work.behind, high, n_lanes)
+            _send_behind(maxima, graph, v, k, message, sent, work.behind, high, n_lanes)
         if variable_rho is not None:
             _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
 
 
 @jit(allocates=False)
-def _changes(after, before, factor, change, apart, n_lanes):
-    """Compute the largest change of a probability in each lane.
+def _changes(maxima, after, before, factor, change, apart, n_lanes):
+    """Compute the largest change of a belief in each lane.
 
-    `apart` becomes positive if the ratio of a new to an old probability is below ``1 / factor`` or
-    above `factor`.
+    A change of logarithms counts as 1 if it is larger than 1. `apart` becomes positive if two
+    successive beliefs differ too much, see `distance`.
     """
     for l in range(n_lanes):
         change[l] = 0.0
     for s in range(np.uintp(after.shape[0])):
         for l in range(n_lanes):
             x, y = after[s, l], before[s, l]
-            change[l] = max(change[l], abs(x - y))
-            apart[l] = max(apart[l], max(x - factor * y, y - factor * x))
+            z = abs(x - y)
+            if maxima is not None:
+                z = min(z, 1.0) if x != y else 0.0
+            change[l] = max(change[l], z)
+            apart[l] = max(apart[l], distance(maxima, factor, x, y))
 
 
 @jit(allocates=False)
@@ -508,10 +322,11 @@ def _count_held(held, n_held, n_lanes):
 
 
 @jit(allocates=False)
-def _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes):
+def _drop_done(maxima, iteration, tol, two_sweeps, rows, before, after, answers, work, n_lanes):
     """Move models that are done to the last lanes; return the number of lanes that continue.
 
-    A model is done if it has converged, or if its weights have underflowed.
+    A model is done if it has converged, or if its weights have underflowed. If `two_sweeps` is
+    True, two iterations are enough.
     """
     order, n_left = rows.order, n_lanes
     for i in range(n_lanes):
@@ -521,13 +336,15 @@ def _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes):
             answers.trace[m, iteration] = work.change[l]
         last = work.still[m]
         work.still[m] = work.change[l] < tol and work.apart[l] <= 0.0
-        good = work.low[l] > SMALLEST
-        if good and not (last and work.still[m] and iteration > 0):
+        good = work.low[l] > SMALLEST if maxima is None else work.low[l] > -math.inf
+        converged = iteration > 0 and (two_sweeps or (last and work.still[m]))
+        underflowed = maxima is None and not good
+        if not (converged or underflowed):
             continue
         answers.good[m] = good
-        if good:
+        if converged and not underflowed:
             answers.n_iter[m] = iteration + 1
-            answers.converged[m] = True
+            answers.converged[m] = good
         n_left -= ONE
         order[l], order[n_left] = order[n_left], order[l]
         work.low[l], work.low[n_left] = work.low[n_left], work.low[l]
@@ -540,39 +357,41 @@ def _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes):
 
 
 @jit(allocates=False)
-def pass_weights(
-    graph, edge_rho, variable_rho, products, variables, rows, start, options, damping, single,
-    several, generic, general, alternates, answers, work,
+def pass_lanes(
+    maxima, graph, edge_rho, variable_rho, products, variables, rows, start, options, damping,
+    single, several, generic, general, alternates, answers, states, work,
 ):  # fmt: skip
     """Pass messages for a block of models until each model is done.
 
     Parameters
     ----------
+    maxima : None for sums, True for max-product; see `categorical_receive`
     graph : CategoricalGraph
-        Tables are weights, raised to the power 1 / rho.
+        Tables are weights, raised to the power 1 / rho; or logarithms for max-product.
     edge_rho : (E,) weight of each edge's factor, or None if it is in `variable_rho`
         A kernel that gets None is compiled without the parts for the missing argument.
     variable_rho : (n,) weight of the factors of each variable, 1 if they differ; or None for
-        sum-product messages
+        sum-product and max-product messages
     products : None for tree-reweighted messages, otherwise True
     variables : (E,) uintp variable of each edge
-    rows : WeightRows
+    rows : LaneRows
     start : (S, lanes or 0) beliefs that free variables send before the first sweep; if `start` is
         empty, they send the products of their weights and messages
     options : CategoricalOptions
     damping : share of the old log-messages that is kept, or None without damping
     single : True if the block has a single model, which needs no loops over lanes; otherwise None
     several : None if the block has a single model, otherwise True
-    generic : True, or None if `_direct` can receive all messages: the factors are tables of two
-        variables with one weight per variable, and there is a single model, or the variables have
-        two states and are free and messages are not damped
+    generic : True, or None if `receive_directly` can receive all messages: the factors are tables
+        of two variables with one weight per variable, and there is a single model, or the variables
+        have two states and are free and messages are not damped
     general : True, or None if all factors are tables of two variables, but not Potts tables
     alternates : bool, True if every second sweep goes backward
-    answers : WeightAnswers
-    work : WeightWork
+    answers : LaneAnswers
+    states : FoundStates for max-product, None for sums
+    work : LaneWork
     """
-    max_iter, tol, slack, _, _ = options
-    factor = math.exp(slack)
+    max_iter, tol, slack, _, _, two_sweeps = options
+    factor = math.exp(slack) if maxima is None else slack
     n_models = np.uintp(rows.own.shape[1])
     n_lanes, before, after = n_models, rows.belief, work.after
     for l in range(n_models):
@@ -588,20 +407,29 @@ def pass_weights(
             work.apart[l] = 0.0
         if single is not None:
             sweep(
-                graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic,
-                general, factor, rows, after, work, ONE,
+                maxima, graph, edge_rho, variable_rho, products, forward, passing, damping, single,
+                generic, general, factor, rows, after, work, ONE,
             )  # fmt: skip
         if several is not None:
             sweep(
-                graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic,
-                general, factor, rows, after, work, n_lanes,
+                maxima, graph, edge_rho, variable_rho, products, forward, passing, damping, single,
+                generic, general, factor, rows, after, work, n_lanes,
             )  # fmt: skip
         if passing:
-            _changes(after, before, factor, work.change, work.apart, n_lanes)
-            n_left = _drop_done(iteration, tol, rows, before, after, answers, work, n_lanes)
+            _changes(maxima, after, before, factor, work.change, work.apart, n_lanes)
+            n_left = _drop_done(
+                maxima, iteration, tol, two_sweeps, rows, before, after, answers, work, n_lanes
+            )
             if n_left < n_lanes:
                 _count_held(rows.held, work.n_held, n_left)
             n_lanes = n_left
+            look = iteration < _FIRST_LOOKS or iteration % _LOOKS_EVERY == _LOOKS_EVERY - 1
+            last_one = iteration + 1 == max_iter
+            if maxima is not None and (last_one or (look and not two_sweeps)):
+                look_for_states(
+                    maxima, graph, not forward, general, True, variables, rows, states, ZERO, work,
+                    n_lanes,
+                )  # fmt: skip
         elif start.shape[1]:
             for e in range(np.uintp(variables.shape[0])):
                 v, at = variables[e], graph.message_start[e]
@@ -615,7 +443,21 @@ def pass_weights(
         if n_lanes == ZERO:
             break
     for l in range(n_lanes):
-        answers.good[rows.order[l]] = work.low[l] > SMALLEST
+        good = work.low[l] > SMALLEST if maxima is None else work.low[l] > -math.inf
+        answers.good[rows.order[l]] = good
+    if maxima is not None:
+        _count_held(rows.held, work.n_held, n_models)
+        if n_lanes < n_models:
+            look_for_states(
+                maxima, graph, not two_sweeps, general, not two_sweeps, variables, rows, states,
+                n_lanes, work, n_models,
+            )  # fmt: skip
+        if n_lanes > ZERO or not two_sweeps:
+            climb_from_fields(maxima, graph, general, variables, rows, states, work, n_models)
+        compare_states(
+            maxima, graph, general, variables, rows, states, _MARGIN * slack, answers.converged,
+            work, n_models,
+        )  # fmt: skip
 
 
 @jit(allocates=False)
@@ -675,7 +517,7 @@ def sum_weights(
 
     Parameters
     ----------
-    graph, edge_rho, rows, work : see `pass_weights`
+    graph, edge_rho, rows, work : see `pass_lanes`
     good : (lanes,) bool, False for models that are left out of the statistics
     weight : (lanes,) weight of each model in the sum of the statistics
     want_log_z, want_statistics : bool

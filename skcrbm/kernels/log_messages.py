@@ -1,27 +1,26 @@
-"""Messages through tables of two variables with any number of states, as logarithms.
+"""Sum-product messages through tables of two variables, as logarithms.
 
-Sums can use the weights of a table instead of its log-weights (`pair_weights`, `potts_weights`).
-This is faster: it takes an exponential and a logarithm for each state of a variable, instead of an
-exponential for each entry of the table.
+If possible, the weights of a table are used instead of its log-weights (`pair_weights`,
+`potts_weights`). This is faster: it takes an exponential and a logarithm for each state of a
+variable, instead of an exponential for each entry of the table.
 """
 
 import math
 
 from skcrbm.kernels.arguments import ONE, ZERO
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import MAX, SUM
 
 # If a sum of weights is below this number, terms that matter may have underflowed.
 SMALLEST = 1e-200
 
 
 @jit(allocates=False, inline=True)
-def reduce_logs(kind, table, at, step, k, weight, first):
-    """Return the log-sum-exp (or maximum) of table[at + a * step] + weight[first + a], a < k."""
+def reduce_logs(table, at, step, k, weight, first):
+    """Return the log-sum-exp of table[at + a * step] + weight[first + a], a < k."""
     high = -math.inf
     for a in range(k):
         high = max(high, table[at + a * step] + weight[first + a])
-    if kind == MAX or high == -math.inf:
+    if high == -math.inf:
         return high
     total = 0.0
     for a in range(k):
@@ -30,7 +29,7 @@ def reduce_logs(kind, table, at, step, k, weight, first):
 
 
 @jit(allocates=False)
-def potts_logs(kind, other, equal, k, weight, first, out):
+def potts_logs(other, equal, k, weight, first, out):
     """Write the message through a Potts table to `out` (k,).
 
     The table has the value `equal` on its diagonal and the value `other` off the diagonal.
@@ -45,7 +44,7 @@ def potts_logs(kind, other, equal, k, weight, first, out):
     # `rest` is the log-sum over all states except the state with the largest log-weight. The loop
     # below needs it for the log-sum over all states except a.
     rest = second
-    if kind != MAX and second > -math.inf:
+    if second > -math.inf:
         total = 0.0
         for a in range(k):
             if a != where:
@@ -54,12 +53,12 @@ def potts_logs(kind, other, equal, k, weight, first, out):
     for a in range(k):
         x = weight[first + a]
         others = rest if a == where else top
-        if kind != MAX and a != where:
+        if a != where:
             gain = math.exp(rest - top) - math.exp(x - top) if top > -math.inf else 0.0
             others = top + math.log1p(max(gain, 0.0))
         left, right = equal + x, other + others
         high = max(left, right)
-        if kind != MAX and min(left, right) > -math.inf:
+        if min(left, right) > -math.inf:
             high += math.log1p(math.exp(-abs(left - right)))
         out[a] = high
 
@@ -109,7 +108,7 @@ def pair_weights(graph, e, k, n_other, first, weight, out, power):
         if total > SMALLEST:
             out[a] = math.log(total)
         else:
-            out[a] = reduce_logs(SUM, graph.tables, at + a * row, across, n_other, weight, first)
+            out[a] = reduce_logs(graph.tables, at + a * row, across, n_other, weight, first)
 
 
 @jit(allocates=False)
@@ -125,20 +124,3 @@ def lower(values, first, k):
     for a in range(k):
         values[first + a] = values[first + a] - high if good else 0.0
     return good
-
-
-@jit(allocates=False, inline=True)
-def few_maxima(table, at, k, step, n_other, across, weight, first, out, to):
-    """Write the max-product message through a table of pairs to ``out[to:to + k]``.
-
-    Return the largest entry of the message; -inf if all states have weight 0.
-    """
-    top = -math.inf
-    for a in range(k):
-        high, place = -math.inf, at + a * step
-        for b in range(n_other):
-            high = max(high, table[place] + weight[first + b])
-            place += across
-        out[to + a] = high
-        top = max(top, high)
-    return top

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from skcrbm.kernels.arguments import AND, OR, PAIR, POTTS, TABLE, CategoricalGraph, CategoricalWork
-from skcrbm.kernels.categorical_weights import WeightWork
+from skcrbm.kernels.categorical_receive import LaneWork
 from skcrbm.utils.validation import kernel_array
 
 # Tables with at most this number of entries are reduced column by column, see `_by_row`.
@@ -112,16 +112,21 @@ class StateGraph:
         states = [np.empty(self.has_state.shape[1]) for _ in range(3)]
         return CategoricalWork._make([*tables, *states, np.zeros(arity, np.uintp)])
 
-    def lanes(self, n_lanes: int) -> WeightWork:
-        """Allocate work arrays for a block of models in `categorical_weights`."""
+    def lanes(self, n_lanes: int, states: bool = False) -> LaneWork:
+        """Allocate work arrays for a block of models that lie side by side.
+
+        If `states` is True, the arrays for the states of max-product are included.
+        """
         size, arity = self._largest_table
         n, n_levels = self.has_state.shape
         blocks = [np.empty((k, n_lanes)) for k in (size, size, n_levels, n_levels)]
         lanes = [np.empty(n_lanes) for _ in range(5)]
-        return WeightWork._make(
+        return LaneWork._make(
             [
                 *blocks, np.empty((self.own.shape[1], n_lanes)), *lanes, np.zeros(n, np.int64),
-                np.ones(n_lanes, bool), np.zeros(arity, np.uintp),
+                np.ones(n_lanes, bool), np.zeros(arity, np.uintp), np.zeros(n_lanes, np.uintp),
+                np.empty((n if states else 0, n_lanes), np.int64),
+                np.empty((self.n_messages if states else 0, n_lanes)),
             ]
         )  # fmt: skip
 

@@ -355,10 +355,9 @@ class _StateChain(Chain):
         )
         start = np.empty((0, 0))
         if lanes.in_logs:
-            states = np.zeros((n, self.energy.n_variables), np.int64), np.zeros(n)
             pass_logs(
                 self.logs, np.ones(len(self.logs.kind)), graph.variables,
-                lanes.models, start, options, answers, states, graph.work(),
+                lanes.models, start, options, answers, graph.work(),
             )  # fmt: skip
         else:
             pass_in_lanes(graph, self.weights, lanes.models, options, answers)

@@ -17,9 +17,9 @@ from skcrbm.inference.factor_graph._flat_graph import (
 from skcrbm.inference.factor_graph._lanes import Lanes
 from skcrbm.inference.factor_graph._large_tables import solve_states
 from skcrbm.inference.factor_graph._state_graph import StateGraph
-from skcrbm.inference.factor_graph.states import CLIMB_ROUNDS
+from skcrbm.inference.factor_graph.states import pass_in_lanes
 from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
-from skcrbm.kernels.categorical_logs import improve, pass_logs
+from skcrbm.kernels.categorical_states import FoundStates
 from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
 from skcrbm.kernels.scalar import MAX
 from skcrbm.utils.limits import CACHED_ENTRIES
@@ -104,9 +104,8 @@ def _solve_states(method, energy, query):
     """Compute the answers for a graph whose arrays have an axis of states."""
     graph = StateGraph(energy)
     logs = graph.kernel_graph(True)
-    rho = np.ones(len(logs.kind))
     damping = 0.0 if graph.is_forest else float(method.damping)
-    options = CategoricalOptions(method.max_iter, _STILL, _STILL, damping, MAX)
+    options = CategoricalOptions(method.max_iter, _STILL, _STILL, damping, MAX, graph.is_forest)
 
     def maximise(rows, noise, message, keep):
         n = len(rows)
@@ -119,14 +118,9 @@ def _solve_states(method, energy, query):
             np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool), np.empty((n, 0)),
             np.zeros(own.shape),
         )  # fmt: skip
-        states = np.zeros((n, energy.n_variables), np.int64)
-        best, work = (states, np.full(n, -np.inf)), graph.work()
-        pass_logs(
-            logs, rho, graph.variables, models, np.empty((0, 0)), options, found, best,
-            work,
-        )  # fmt: skip
-        improve(logs, graph.variables, held, own, *best, CLIMB_ROUNDS, work)
-        return states, models.message if keep else None
+        best = FoundStates(np.full((n, energy.n_variables), -1, np.int64), np.full(n, -np.inf))
+        pass_in_lanes(graph, logs, models, options, found, states=best)
+        return best.state, models.message if keep else None
 
     size = max(_MIN_BLOCK, CACHED_ENTRIES // max(1, graph.n_messages))
     return answer_by_maxima(

@@ -15,7 +15,6 @@ import numpy as np
 
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.appearance import factor_appearance
 from skcrbm.inference.methods._messages import Messages, convergence_slack
@@ -27,13 +26,9 @@ from skcrbm.kernels.arguments import (
     CategoricalOptions,
     GraphSums,
 )
-from skcrbm.kernels.categorical_logs import agreement, improve, pass_logs, sum_logs
-from skcrbm.kernels.categorical_weights import (
-    WeightAnswers,
-    WeightRows,
-    pass_weights,
-    sum_weights,
-)
+from skcrbm.kernels.categorical_logs import pass_logs, sum_logs
+from skcrbm.kernels.categorical_states import FoundStates
+from skcrbm.kernels.categorical_weights import LaneAnswers, LaneRows, pass_lanes, sum_weights
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -53,10 +48,10 @@ _LANE_ENTRIES = 2 * CACHED_ENTRIES
 _LEAST_LANES, _MOST_LANES = 8, 512
 # Relative difference of appearance probabilities that is only a rounding error.
 _SAME_RHO = 1e-9
-# Largest number of rounds of coordinate ascent from a state of max-product.
-CLIMB_ROUNDS = 100
-# A score counts as better than another score if it is larger by this number times (1 + |score|).
-_BETTER = 1e-9
+# The messages of max-product have converged if no log-weight changes by more than this number times
+# the tolerance times the largest possible difference of log-weights. A small change of a message
+# may decide between two states, so the tolerance is smaller than for probabilities.
+_SLACK_OF_MAXIMA = 1e-3
 
 
 def solve_sum_product(method, energy, query):
@@ -79,42 +74,49 @@ def solve_max_product(method, energy, query):
         return fields, energy.score(fields["assignment"])
 
     fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
-    improve_states(method, energy, query, fields, StateGraph(energy).factors)
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields
 
 
-def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=None, sums=None):
-    """Pass messages as weights for N models, in blocks of models that lie side by side.
+def pass_in_lanes(
+    graph, arrays, models, options, answers, *, start=None, rho=None, sums=None, states=None
+):
+    """Pass messages for N models, in blocks of models that lie side by side.
+
+    Sums are computed from weights; max-product adds logarithms. So all numbers of the arguments are
+    weights or, if ``options.kind`` is MAX, logarithms.
 
     Parameters
     ----------
     graph : StateGraph
-    weights : CategoricalGraph
-        Arrays of the graph, with tables of weights.
+    arrays : CategoricalGraph
+        Arrays of the graph, with tables of weights or logarithms.
     models : CategoricalModels
-        Weights and messages, which are not logarithms; `message` and `sent` are overwritten.
+        Their `message` and `sent` are overwritten.
     options : CategoricalOptions
     answers : CategoricalAnswers
-        Output, see `pass_weights`.
+        Output, see `pass_lanes`.
     start : ndarray (N, S), default=None
         Beliefs that the variables send first. If it is None, they send their own weights times the
         messages.
     rho : tuple of ndarray, default=None
-        Weights of tree-reweighted messages by edge and by variable, see `pass_weights`.
+        Weights of tree-reweighted messages by edge and by variable, see `pass_lanes`.
     sums : GraphSums, default=None
         If given, log Z and the statistics of the models without underflow are added to its arrays.
+    states : FoundStates, default=None
+        Output of max-product, which must be given for MAX.
     """
     edge_rho, variable_rho = (None, None) if rho is None else rho
     alternates = rho is None or graph.is_forest
     products = True if rho is None else None
-    general = True if (weights.kind != PAIR).any() else None
-    coupled = np.diff(weights.edge_start) > 0
+    general = True if (arrays.kind != PAIR).any() else None
+    coupled = np.diff(arrays.edge_start) > 0
     uniform = variable_rho is None or (variable_rho[coupled] < 1.0).all()
     mixed_rho = None if uniform else edge_rho
     simple, undamped = uniform and general is None, options.damping == 0
     two_states = (graph.energy.n_states == 2).all()
+    maxima = True if options.kind == MAX else None
 
     def as_lanes(array, rows):
         return np.array(array[rows].T, order="C")
@@ -122,22 +124,23 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
     for rows in row_chunks(len(models.own), _n_lanes(graph, len(models.own))):
         n = len(models.own[rows])
         order, empty = np.zeros(n, np.int64), np.empty((graph.own.shape[1], 0))
-        block = WeightRows(
+        block = LaneRows(
             as_lanes(models.own, rows), as_lanes(models.held, rows),
             as_lanes(models.message, rows), np.empty((graph.n_messages, n)),
             np.zeros((graph.own.shape[1], n)), order,
         )  # fmt: skip
-        found = WeightAnswers(
+        found = LaneAnswers(
             answers.n_iter[rows], answers.converged[rows], answers.good[rows], answers.trace[rows]
         )
         first = empty if start is None else as_lanes(start, rows)
-        work = graph.lanes(n)
+        work = graph.lanes(n, states=maxima is not None)
+        best = None if states is None else FoundStates(states.state[rows], states.score[rows])
         single, several = (True, None) if n == 1 else (None, True)
         direct = simple and (n == 1 or (two_states and undamped and not block.held.any()))
-        pass_weights(
-            weights, mixed_rho, variable_rho, products, graph.variables, block, first, options,
-            options.damping or None, single, several, None if direct else True, general, alternates,
-            found, work,
+        pass_lanes(
+            maxima, arrays, mixed_rho, variable_rho, products, graph.variables, block, first,
+            options, options.damping or None, single, several, None if direct else True, general,
+            alternates, found, best, work,
         )  # fmt: skip
         for array, lanes in (
             (models.message, block.message), (models.sent, block.sent),
@@ -147,7 +150,7 @@ def pass_in_lanes(graph, weights, models, options, answers, *, start=None, rho=N
         if sums is not None and (sums.want_log_partition or sums.want_statistics):
             statistics = sums.statistics[rows] if sums.each else sums.statistics
             sum_weights(
-                weights, edge_rho, block, found.good, sums.weight[rows], sums.want_log_partition,
+                arrays, edge_rho, block, found.good, sums.weight[rows], sums.want_log_partition,
                 sums.want_statistics, sums.each, sums.log_partition[rows], statistics, work,
             )  # fmt: skip
 
@@ -181,9 +184,14 @@ class _Run:
         self.powers = (self.rho, self._powers()) if (rho < 1).any() else None
         self.factor_rho = rho
         reach = self.graph.reach / rho.min(initial=1.0)
-        self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
+        reach = reach.max(initial=0.0)
+        self.slack = convergence_slack(method.tolerance, reach, np.dtype(float))
+        if kind == MAX:
+            spread = 1.0 + self.graph.spreads.max(initial=0.0)
+            tol = _SLACK_OF_MAXIMA * method.tolerance * spread
+            self.slack = convergence_slack(0.0, reach, np.dtype(float)) + tol
         product = self.graph.spreads.max(initial=0.0) / rho.min(initial=1.0)
-        self.fits = (self.graph.reach <= MOST_REACH) & (product <= _MOST_PRODUCT) & (kind == SUM)
+        self.fits = (self.graph.reach <= MOST_REACH) & (product <= _MOST_PRODUCT)
         self.variables = self.graph.variables
         self.messages, self.start = self._earlier(start)
 
@@ -282,7 +290,6 @@ class _Run:
         )  # fmt: skip
         if self.messages is not None:
             models.message[...] = self.messages[rows]
-        states = np.zeros((n, energy.n_variables), np.int64), np.full(n, -np.inf)
         trace = answer["trace"][rows] if query.return_trace else np.empty((n, 0))
         found = CategoricalAnswers(
             answer["n_iter"][rows], answer["converged"][rows], np.zeros(n, bool), trace,
@@ -294,35 +301,49 @@ class _Run:
             query.sample_weight[rows].astype(float), "log_partition" in query.returns, wanted,
             query.per_example, np.zeros(n), np.zeros(shape),
         )  # fmt: skip
-        some = np.flatnonzero(self.fits[rows])
-        if len(some):
-            self._pass_weights(some, rows, models, found, sums)
-        left = np.flatnonzero(~found.good)
-        if len(left):
-            self._pass_logs(left, rows, models, found, states, sums)
-        beliefs = graph.as_table(found.belief)
         if self.kind == MAX:
-            self._store_states(rows, models, found, states, answer, graph.work())
-            log_odds = _gains(beliefs)
+            beliefs = self._pass_maxima(rows, models, found, answer)
+            answer["log_odds"][rows] = _gains(beliefs)
         else:
-            log_odds = log_odds_of_weights(beliefs, graph.has_state)
-        answer["log_odds"][rows] = log_odds
+            beliefs = self._pass_sums(rows, models, found, sums)
+            answer["log_odds"][rows] = log_odds_of_weights(beliefs, graph.has_state)
+            answer["converged"][rows] &= sums.log_partition > -np.inf
         if kept is not None:
             kept[rows] = models.message
         if wanted:
             weight = np.ones(n) if query.per_example else sums.weight
             graph.add_single(beliefs, weight, sums.statistics)
-        if self.kind == SUM:
-            answer["converged"][rows] &= sums.log_partition > -np.inf
         if "log_partition" in query.returns:
             answer["log_partition"][rows] = sums.log_partition + graph.offset[rows]
         return sums.statistics
 
+    def _pass_maxima(self, rows, models, found, answer):
+        """Pass max-product messages for the models `rows`; return log-max-marginals (R, n, K)."""
+        n, n_variables = len(models.own), self.energy.n_variables
+        states = FoundStates(np.full((n, n_variables), -1, np.int64), np.full(n, -np.inf))
+        start = None if self.start is None else self.start[rows]
+        pass_in_lanes(
+            self.graph, self.logs, models, self._options(), found, start=start, states=states
+        )
+        answer["assignment"][rows] = states.state
+        return self.graph.as_table(found.belief)
+
+    def _pass_sums(self, rows, models, found, sums):
+        """Pass messages for the models `rows`, a slice; return log-probabilities (R, n, K)."""
+        some = np.flatnonzero(self.fits[rows])
+        if len(some):
+            self._pass_weights(some, rows, models, found, sums)
+        left = np.flatnonzero(~found.good)
+        if len(left):
+            self._pass_logs(left, rows, models, found, sums)
+        return self.graph.as_table(found.belief)
+
     def _options(self):
         method = self.method
         return CategoricalOptions(
-            method.iterations, float(method.tolerance), self.slack, float(method.damping), self.kind
-        )
+            method.iterations, float(method.tolerance), self.slack, float(method.damping),
+            self.kind, self.graph.is_forest and method.damping == 0,
+        )  # fmt: skip
 
     def _pass_weights(self, some, rows, models, found, sums):
         """Pass messages as weights for the models `some` of a chunk.
@@ -354,51 +375,26 @@ class _Run:
         if sums.each:
             sums.statistics[kept] = here.statistics[good]
 
-    def _pass_logs(self, some, rows, models, found, states, sums):
+    def _pass_logs(self, some, rows, models, found, sums):
         """Pass messages as logarithms for the models `some` of a chunk."""
         start = np.empty((0, 0)) if self.start is None else self.start[rows][some]
         work = self.graph.work()
         part = CategoricalModels(*(kernel_array(array[some]) for array in models))
         out = CategoricalAnswers(*(kernel_array(array[some]) for array in found))
-        best = tuple(kernel_array(array[some]) for array in states)
-        pass_logs(
-            self.logs, self.rho, self.variables, part, start, self._options(), out, best, work
-        )
-        for whole, array in zip(
-            (*models[2:], *found, *states), (*part[2:], *out, *best), strict=True
-        ):
+        pass_logs(self.logs, self.rho, self.variables, part, start, self._options(), out, work)
+        for whole, array in zip((*models[2:], *found), (*part[2:], *out), strict=True):
             whole[some] = array
-        if self.kind == SUM:
-            log_z = np.zeros(len(some))
-            statistics = (
-                np.zeros((len(some), sums.statistics.shape[1])) if sums.each else (sums.statistics)
-            )
-            sum_logs(
-                self.logs, self.rho, part, sums.weight[some], sums.want_statistics, sums.each,
-                log_z, statistics, work,
-            )  # fmt: skip
-            sums.log_partition[some] = log_z
-            if sums.each:
-                sums.statistics[some] = statistics
-
-    def _store_states(self, rows, models, found, states, answer, work):
-        """Improve the states of max-product by coordinate ascent, and store the states.
-
-        A model has converged if its messages have converged, coordinate ascent does not improve its
-        state, and its beliefs and messages agree with the state.
-        """
-        state, score = states
-        decoded = score.copy()
-        held = kernel_array(~self.energy.free[rows])
-        improve(self.logs, self.variables, held, models.own, state, score, CLIMB_ROUNDS, work)
-        margin = _BETTER * (1.0 + np.abs(np.where(np.isfinite(decoded), decoded, 0.0)))
-        better = score > decoded + margin
-        flat = np.cumsum(self.energy.n_states) - self.energy.n_states + state
-        agrees = np.take_along_axis(found.belief, flat, axis=1) >= -margin[:, None]
-        agrees = agrees.all(axis=1) & ~better & (score > -np.inf) & answer["converged"][rows]
-        agreement(self.logs, self.variables, models, state, margin, agrees, work)
-        answer["assignment"][rows] = state
-        answer["converged"][rows] = agrees
+        log_z = np.zeros(len(some))
+        statistics = (
+            np.zeros((len(some), sums.statistics.shape[1])) if sums.each else sums.statistics
+        )
+        sum_logs(
+            self.logs, self.rho, part, sums.weight[some], sums.want_statistics, sums.each,
+            log_z, statistics, work,
+        )  # fmt: skip
+        sums.log_partition[some] = log_z
+        if sums.each:
+            sums.statistics[some] = statistics
 
 
 def _gains(scores):
