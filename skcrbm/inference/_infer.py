@@ -25,6 +25,7 @@ from skcrbm.inference.base import (
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.contradictions import Guard, counted, log_partition_range
 from skcrbm.inference.registry import METHODS, solver_location
+from skcrbm.inference.uncoupled_pairs import complete_pairs
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
 from skcrbm.utils.options import is_built_in
 from skcrbm.utils.validation import as_float_array, check_count
@@ -240,6 +241,7 @@ def answered(
     energy, decided, log_odds = _clamp_large_fields(energy, limit)
     guard = Guard(energy, clamped) if warn and not method.refuses_contradictions else None
     fields = _solved(method, energy if guard is None else guard.energy, query)
+    complete_pairs(method, energy, query, fields)
     fields = _complete(fields, energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]

@@ -109,6 +109,13 @@ class InferenceResult(Versioned):
     statistics : tuple of ndarray
         Expected sufficient statistics, in the shapes that the energy defines. They are summed over
         the models with `sample_weight`, or have a leading axis for the models.
+    product_pairs : ndarray of bool
+        Mask in the shape of the statistics of a model: True for entries that are products of
+        marginals instead of probabilities of pairs. In "mean_field" all pairs are products. In
+        "sum_product" and "tree_reweighted" the pairs of an Ising model or an RBM whose coupling is
+        0 are products if the couplings form a loop. On forests their probabilities follow from the
+        path between the two variables ("tree_reweighted": if the couplings of an Ising model are a
+        matrix). None if no entry is a product.
     log_partition : ndarray (N,), float64
         Log Z. It is exact, an approximation or a bound, depending on the method.
     standard_error, effective_sample_size : ndarray (N,), float64
@@ -138,6 +145,7 @@ class InferenceResult(Versioned):
     best_states: np.ndarray | Any = None
     best_scores: np.ndarray | Any = None
     statistics: tuple[np.ndarray, ...] | Any = None
+    product_pairs: np.ndarray | Any = None
     log_partition: np.ndarray | Any = None
     standard_error: np.ndarray | Any = None
     effective_sample_size: np.ndarray | Any = None
@@ -213,6 +221,8 @@ class InferenceResult(Versioned):
           (E,) or (N, E).
         - `FactorGraphEnergy`: the probability of every table entry, in the order of
           `log_potentials`, of shape (n_entries,) or (N, n_entries).
+
+        Entries that are products of marginals are True in `product_pairs`.
         """
         return None if self.statistics is None else self.statistics[0]
 
@@ -294,6 +304,10 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     hints: ClassVar[dict[str, str]] = {}
     #: True if the solvers raise a ContradictionError for models without states of positive weight.
     refuses_contradictions: ClassVar[bool] = False
+    #: Statistics of pairs of variables without a coupling: "exact" if they have the precision of
+    #: other pairs, "paths" if the solvers return products of marginals where a forest has exact
+    #: answers, or "products" if all statistics are products.
+    pairs_without_coupling: ClassVar[str] = "exact"
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     @property

@@ -34,9 +34,6 @@ class Case:
         ``statistics(energy, state)`` -> tuple of arrays, of one state.
     tree : callable or None
         As `make`, of models without loops.
-    coupled : callable or None
-        ``coupled(energy)`` -> mask of the statistics that belong to a coupling, which messages know
-        in a tree; None: all of them.
     connected : bool
         Whether flips of one variable at a time lead from any possible state to any other, as
         Gibbs chains need.
@@ -51,7 +48,6 @@ class Case:
     score: Callable
     statistics: Callable
     tree: Callable | None = None
-    coupled: Callable | None = None
     connected: bool = True
     independent: bool = True
     column: bool = True

@@ -61,14 +61,6 @@ def grouped_score(energy, n, state):
     return rbm_score(energy, n, state)
 
 
-def rbm_pairs(energy):
-    return energy.weights != 0
-
-
-def ising_pairs(energy):
-    return (energy.coupling != 0) | np.eye(energy.n_variables, dtype=bool)
-
-
 def rbm_statistics(energy, state):
     return (np.outer(state[: energy.n_visible], state[energy.n_visible :]),)
 
@@ -263,7 +255,6 @@ CASES = [
         rbm_score,
         rbm_statistics,
         tree=with_options(make_rbm, edges=PATH_OF_FIVE),
-        coupled=rbm_pairs,
     ),
     Case(
         "RBM, more hidden units",
@@ -273,7 +264,6 @@ CASES = [
         tree=with_options(
             make_rbm, n_visible=2, n_hidden=3, edges=np.array([[1, 1, 0], [0, 1, 1]])
         ),
-        coupled=rbm_pairs,
         column=False,
     ),
     Case(
@@ -305,7 +295,6 @@ CASES = [
         ising_score,
         ising_statistics,
         tree=with_options(make_ising, edges=STAR),
-        coupled=ising_pairs,
     ),
     Case(
         "sparse Ising",

@@ -208,12 +208,9 @@ def numbers(case, given, exact, answer, found):
         return found.marginals, np.array([e.marginals() for e in exact])
     if answer == "statistics":
         parts = [np.array(p) for p in zip(*(e.statistics(case, given) for e in exact), strict=True)]
-        # Messages know the pairs with a coupling.
-        known = True if case.coupled is None else case.coupled(given)
-        pairs = zip(found.statistics, parts, strict=True)
         return tuple(
-            np.concatenate([np.where(known, p, 0).reshape(len(exact), -1) for p in ps], axis=1)
-            for ps in zip(*pairs, strict=True)
+            np.concatenate([np.reshape(part, (len(exact), -1)) for part in side], axis=1)
+            for side in (found.statistics, parts)
         )
     if answer == "log_partition":
         return found.log_partition, np.array([e.log_z for e in exact])

@@ -127,6 +127,7 @@ class SumProduct(MessagePassing):
     """
 
     name: ClassVar = "sum_product"
+    pairs_without_coupling: ClassVar = "paths"
 
 
 class TreeReweighted(MessagePassing):
@@ -172,6 +173,7 @@ class TreeReweighted(MessagePassing):
     """
 
     name: ClassVar = "tree_reweighted"
+    pairs_without_coupling: ClassVar = "paths"
 
 
 class MaxProduct(StateMessagePassing):
@@ -290,6 +292,7 @@ class MeanField(IterativeMethod):
     """
 
     name: ClassVar = "mean_field"
+    pairs_without_coupling: ClassVar = "products"
     answers: ClassVar = frozenset({"marginals", "statistics", "log_partition"})
     accepts: ClassVar = frozenset({"init", "return_trace", "return_state"})
     _parameter_constraints: ClassVar = {
