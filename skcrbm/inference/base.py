@@ -160,7 +160,8 @@ class InferenceResult(Versioned):
         parts = [
             f"{name} {value.shape}"
             for name, value in vars(self).items()
-            if isinstance(value, np.ndarray) and name not in ("n_iter", "converged")
+            if isinstance(value, np.ndarray)
+            and name not in ("n_iter", "converged", "product_pairs")
         ]
         if self.statistics is not None:
             parts.append(f"statistics {', '.join(str(part.shape) for part in self.statistics)}")

@@ -84,7 +84,8 @@ def _pairs_of(energy):
         return _Pairs(np.empty((0, 2), np.int64), np.empty(0), ~coupled, i, k)
     if isinstance(energy, RBMEnergy):
         coupled = energy.weights != 0
-        ends = np.column_stack(np.nonzero(coupled)) + [0, energy.n_visible]
+        visible, hidden = np.nonzero(coupled)
+        ends = np.column_stack([visible, hidden + energy.n_visible])
         i, k = np.nonzero(~coupled)
         return _Pairs(ends, energy.weights[coupled], ~coupled, i, k + energy.n_visible)
     if not isinstance(energy, IsingEnergy):
