@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.wrapped import (
-    call_given,
     final_model,
     marginals_of,
     rule_check,
@@ -187,12 +187,13 @@ def find_label_issues(
             f"{supporting('known labels')}; {type(final_model(estimator)[0]).__name__} does not. "
             'Use given="x"'
         )
+    respond = _conditionals if conditional and given != "x" else _marginals
     proba = out_of_fold(
         estimator,
         X,
         labelled.y,
         cv=cv,
-        respond=_conditionals if conditional and given != "x" else _marginals,
+        respond=partial(respond, targets=labelled.targets),
         n_jobs=n_jobs,
         fit_params=labelled.params,
         beside=(visible,),
@@ -213,12 +214,12 @@ def find_label_issues(
     )
 
 
-def _marginals(model, X, visible):
+def _marginals(model, X, visible, targets):
     """Return P(y_i = 1 | x) as an array (n, L), for n rows and L labels."""
-    return marginals_of(model, X)
+    return marginals_of(model, X, None, targets)
 
 
-def _conditionals(model, X, visible):
+def _conditionals(model, X, visible, targets):
     """Return P(y_i = 1 | x, other labels of the row) as an array (n, L) for n rows and L labels.
 
     If the other labels contradict the rules of `Constrained`, the result is P(y_i = 1 | x).
@@ -231,11 +232,13 @@ def _conditionals(model, X, visible):
         if satisfies is not None:
             repairs[:, i] = satisfies(known) & ~np.isnan(visible[:, i])
             known[~repairs[:, i]] = np.nan
-        proba[:, i] = call_given(model, "predict_proba", X, known)[:, i]
+        proba[:, i] = marginals_of(model, X, known, targets)[:, i]
     if satisfies is None:
         return proba
     repairs[satisfies(visible)] = False
-    return np.where(repairs, _by_repairs(_marginals(model, X, visible), visible, repairs), proba)
+    return np.where(
+        repairs, _by_repairs(_marginals(model, X, visible, targets), visible, repairs), proba
+    )
 
 
 def _by_repairs(proba, visible, repairs):

@@ -169,18 +169,19 @@ def suggest_labels(
     200
     """
     check_is_fitted(estimator)
-    names, n_labels = _labels_of(estimator, X)
+    targets = MultilabelTargets(*_labels_of(estimator, X))
+    n_labels, names = targets.n_visible, targets.names
     if y_known is None:
         known = np.full((count_rows(X), n_labels), np.nan)
     else:
-        known = MultilabelTargets(n_labels, names).check_known(y_known, X)
+        known = targets.check_known(y_known, X)
     cost = _checked_cost(cost, known.shape)
     if strategy == "entropy":
-        gains = _entropies(_marginals(estimator, X, known))
+        gains = _entropies(_marginals(estimator, X, known, targets))
     else:
         _require_tables(estimator, n_labels, strategy)
         gains = (_information if strategy == "mutual_information" else _f1_gains)(
-            estimator, X, known
+            estimator, X, known, targets
         )
     gains = np.where(np.isnan(known), np.maximum(gains, 0.0) / cost, np.nan)
     rows, labels = _chosen(gains, n, scope, max_per_row, min_gain)
@@ -189,13 +190,13 @@ def suggest_labels(
 
 
 def _labels_of(estimator, X):
-    """Return the names (L,) or None, and the number of labels of a fitted classifier."""
+    """Return the number of labels of a fitted classifier, and their names (L,) or None."""
     model = final_model(estimator)[0]
     targets = getattr(model, "_targets", None)
     if targets is not None:
         targets.require_multilabel("suggest_labels")
-        return targets.names, targets.n_visible
-    return None, marginals_of(estimator, X).shape[1]
+        return targets.n_visible, targets.names
+    return marginals_of(estimator, X).shape[1], None
 
 
 def _checked_cost(cost, shape):
@@ -214,14 +215,14 @@ def _checked_cost(cost, shape):
     return np.broadcast_to(cost, shape)
 
 
-def _marginals(estimator, X, known):
+def _marginals(estimator, X, known, targets):
     """Return the probability (n, L) that each of L labels is 1 in each of n rows.
 
     If the estimator takes `y_known`, the probabilities are P(y_i = 1 | x, known labels), else P(y_i
     = 1 | x).
     """
     given = known if takes_known(estimator) and not np.isnan(known).all() else None
-    return marginals_of(estimator, X, given)
+    return marginals_of(estimator, X, given, targets)
 
 
 def _entropies(proba):
@@ -244,7 +245,7 @@ def _require_tables(estimator, n_labels, strategy):
         )
 
 
-def _f1_gains(estimator, X, known):
+def _f1_gains(estimator, X, known, targets):
     """Return the increase (n, L) of the largest expected F1 of a row by the answer to a question.
 
     Known labels get the gain 0.
@@ -253,7 +254,7 @@ def _f1_gains(estimator, X, known):
     vectors = all_label_vectors(n_labels).astype(float)
     gains = np.zeros(known.shape)
     given = None if np.isnan(known).all() else known
-    for rows, log_p in LabelDistribution(estimator, n_labels).tables(X, given):
+    for rows, log_p in LabelDistribution(estimator, targets).tables(X, given):
         for row, table in zip(range(rows.start, rows.stop), np.exp(log_p)):
             asked = np.flatnonzero(np.isnan(known[row]))
             on = vectors[:, asked].T
@@ -277,12 +278,12 @@ def _largest_f1(vectors, weight):
     return (weight * f1).sum(axis=1)
 
 
-def _information(estimator, X, known):
+def _information(estimator, X, known, targets):
     """Return the mutual information (n, L) of each label and all other labels, in nats."""
     n_labels = known.shape[1]
     gains = np.empty(known.shape)
     given = None if np.isnan(known).all() else known
-    for rows, log_p in LabelDistribution(estimator, n_labels).tables(X, given):
+    for rows, log_p in LabelDistribution(estimator, targets).tables(X, given):
         table = np.exp(log_p)
         whole = -xlogy(table, table).sum(axis=1)
         for i in range(n_labels):

@@ -10,6 +10,7 @@ import numpy as np
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.classifier import check_outer_fitted, label_output
 from skcrbm.targets.indicator import indicator_by_name, require_complete
+from skcrbm.targets.proba import label_answers
 from skcrbm.targets.wrapped import WrappingClassifier, wrapped_rows
 from skcrbm.utils.options import multilabel_tags
 from skcrbm.utils.validation import (
@@ -77,7 +78,9 @@ class ConformalBase(WrappingClassifier):
             Predictions of `estimator_`, without the calibration.
         """
         check_outer_fitted(self)
-        return np.asarray(self.estimator_.predict(X))
+        return label_answers(
+            self.estimator_.predict(X), self._targets.n_visible, self._targets.names
+        )
 
     def _labels_of_rows(self, y, n_rows):
         """Validate the argument `y`, and return it as 0/1 labels (N, L) without missing labels."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -208,8 +207,7 @@ class ConformalLabelSets(ConformalBase):
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         self._grouped = groups is not None
         groups = check_groups(groups, X)
-        respond = partial(_scores, **self._options())
-        scores, _, weight, complete = self._fit_inner(X, y, sample_weight, respond)
+        scores, _, weight, complete = self._fit_inner(X, y, sample_weight, self._scores)
         used = complete & (weight > 0)
         self.thresholds_ = {}
         for group in np.unique(groups):
@@ -244,7 +242,7 @@ class ConformalLabelSets(ConformalBase):
         """
         threshold = self._thresholds_of(X, groups)
         labels = self._labels_of_rows(y, count_rows(X))
-        scores = _scores(self.estimator_, X, labels, **self._options())
+        scores = self._scores(self.estimator_, X, labels)
         return scores <= threshold + _SLACK
 
     def set_sizes(self, X, groups=None):
@@ -353,20 +351,16 @@ class ConformalLabelSets(ConformalBase):
 
     # ------------------------------------------------------------------ inside
 
-    def _options(self):
-        """Return the options for scoring label vectors, as keyword arguments of `_scores`."""
-        return {
-            "rule": self.rule,
-            "n_draws": self.n_draws,
-            "n_best": self.n_best,
-            "seed": self._seed,
-        }
+    def _scores(self, model, X, labels):
+        """Return the scores (N,) of the label vectors `labels` (N, L), one for each row of X."""
+        options = self.rule, self.n_draws, self.n_best, self._seed
+        return _scores(LabelDistribution(model, self._targets), X, labels, *options)
 
     def _summaries(self, distribution, X):
         return _summaries(distribution, X, self.n_draws, self.n_best, self._seed)
 
     def _distribution(self):
-        return LabelDistribution(self.estimator_, self._targets.n_visible)
+        return LabelDistribution(self.estimator_, self._targets)
 
     def _thresholds_of(self, X, groups):
         """Return the threshold (n,) for the group of each row."""
@@ -494,13 +488,12 @@ def _summaries(distribution, X, n_draws, n_best, seed, labels=None):
         yield rows, _Summary(best, drawn), own
 
 
-def _scores(model, X, labels, rule, n_draws, n_best, seed):
+def _scores(distribution, X, labels, rule, n_draws, n_best, seed):
     """Return the scores (N,) of the label vectors `labels` (N, L), one vector for each row of X.
 
     Probable vectors have low scores: the score is -log p(y | x) if `rule` is "probability", else
     the total probability of all more probable vectors.
     """
-    distribution = LabelDistribution(model, labels.shape[1])
     if rule == "probability":
         return -distribution.log_proba(X, labels)
     scores = np.empty(len(labels))

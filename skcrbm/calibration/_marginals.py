@@ -16,7 +16,8 @@ from skcrbm.targets.classifier import (
     score_with_known,
 )
 from skcrbm.targets.codes import require_two_classes
-from skcrbm.targets.wrapped import WrappingClassifier, call_given, wrapped_rows
+from skcrbm.targets.proba import label_scores
+from skcrbm.targets.wrapped import WrappingClassifier, marginals_of, wrapped_rows
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
@@ -256,7 +257,7 @@ class CalibratedMarginals(WrappingClassifier):
         log_odds = np.column_stack(columns)
         if known is None:
             return log_odds
-        given = self._targets.marginals(call_given(self.estimator_, "predict_proba", X, known))
+        given = marginals_of(self.estimator_, X, known, self._targets)
         given, alone = (logit(np.clip(p, _TINY, 1 - _TINY)) for p in (given, responses))
         certain = np.where(known == 1, np.inf, -np.inf)
         return np.where(np.isnan(known), log_odds + given - alone, certain)
@@ -283,9 +284,18 @@ class CalibratedMarginals(WrappingClassifier):
     def _responses(self, model, X):
         """Return marginals (n rows, L labels), or decisions if `model` has no `predict_proba`."""
         if not hasattr(model, "predict_proba"):
-            decision = np.asarray(model.decision_function(X), dtype=np.float64)
-            return decision[:, None] if decision.ndim == 1 else decision
-        return self._targets.marginals(model.predict_proba(X), getattr(model, "classes_", None))
+            return self._decisions(model.decision_function(X), model)
+        return marginals_of(model, X, None, self._targets)
+
+    def _decisions(self, decision, model):
+        """Return decisions (n rows, L labels) that rise with the probability of each label."""
+        targets = self._targets
+        if np.ndim(decision) == 1:
+            decision = np.asarray(decision)[:, None]
+        found = label_scores(decision, targets.n_visible, targets.names, "decision_function(X)")
+        classes = np.asarray(getattr(model, "classes_", targets.classes)).tolist()
+        backwards = not targets.multilabel and classes == targets.classes.tolist()[::-1]
+        return -found if backwards else found
 
     def _scores(self, responses):
         """Return the log-odds of `responses` if they are probabilities, and decisions unchanged."""

@@ -158,7 +158,7 @@ class ConformalRiskControl(ConformalBase):
         ValueError
             If y is not a 2-D indicator matrix, or no threshold has a risk below the bound.
         """
-        proba, visible, weight, complete = self._fit_inner(X, y, sample_weight, _marginals)
+        proba, visible, weight, complete = self._fit_inner(X, y, sample_weight, self._marginals)
         used = complete & (weight > 0)
         proba, labels, weight = proba[used], visible[used], weight[used]
         weight = weight / weight.max()  # so that squares of weights neither underflow nor overflow
@@ -217,7 +217,7 @@ class ConformalRiskControl(ConformalBase):
             Set of labels of each row as 0/1.
         """
         check_outer_fitted(self)
-        return self._targets.decode(_marginals(self.estimator_, X) >= self.threshold_)
+        return self._targets.decode(self._marginals(self.estimator_, X) >= self.threshold_)
 
     @label_output
     def predict_proba(self, X):
@@ -234,16 +234,15 @@ class ConformalRiskControl(ConformalBase):
             P(y_i = 1 | x) of each label.
         """
         check_outer_fitted(self)
-        return _marginals(self.estimator_, X)
+        return self._marginals(self.estimator_, X)
+
+    def _marginals(self, model, X, y=None):
+        return marginals_of(model, X, None, self._targets)
 
     def _loss_function(self):
         if self.loss == "false_negative_rate":
             return _false_negative_rate
         return partial(_one_minus, metric=self.loss) if isinstance(self.loss, str) else self.loss
-
-
-def _marginals(model, X, y=None):
-    return marginals_of(model, X)
 
 
 def _false_negative_rate(y_true, y_pred):

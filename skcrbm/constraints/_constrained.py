@@ -243,7 +243,7 @@ class Constrained(WrappingClassifier):
         if not possible.all():
             warn_user(violations_message(self.rules, numbers, visible, possible))
         self._fit_wrapped(X, labels, fit_params)
-        joint = LabelDistribution(self.estimator_, targets.n_visible).is_joint
+        joint = LabelDistribution(self.estimator_, targets).is_joint
         self.is_joint_ = joint and targets.n_visible <= AUTO_ALL_LABEL_SETS
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         return self
@@ -495,7 +495,7 @@ class Constrained(WrappingClassifier):
         """Yield the label distribution under the rules for each block of rows."""
         if count_rows(X) == 0:
             raise ValueError("X has no rows; at least one row is needed")
-        distribution = LabelDistribution(self.estimator_, self._targets.n_visible)
+        distribution = LabelDistribution(self.estimator_, self._targets)
         if self.is_joint_:
             allowed = self._conditions.enumerate()
             number = allowed @ (1 << np.arange(self._targets.n_visible)[::-1])

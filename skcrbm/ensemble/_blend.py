@@ -20,7 +20,7 @@ from skcrbm.targets.classifier import check_outer_fitted, label_output
 from skcrbm.targets.indicator import indicator_by_name, require_complete
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.label_sets import all_label_vectors, may_be_empty
-from skcrbm.targets.wrapped import WrappingClassifier
+from skcrbm.targets.wrapped import WrappingClassifier, marginals_of
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES
 from skcrbm.utils.options import Integer, check_parameters, multilabel_tags
@@ -251,7 +251,7 @@ class BlendedLabelSets(WrappingClassifier):
         return self._marginals(parts)
 
     def _marginals(self, parts):
-        stack = np.asarray(self._final.predict_proba(parts.inputs))
+        stack = marginals_of(self._final, parts.inputs, None, self._targets)
         return self.weight_ * stack + (1 - self.weight_) * (parts.trees @ self.label_sets_)
 
     @property

@@ -17,12 +17,22 @@ from skcrbm.targets.codes import require_two_classes
 from skcrbm.targets.indicator import require_complete
 from skcrbm.targets.kinds import BinaryTargets
 from skcrbm.targets.multioutput import wrapped_targets
+from skcrbm.targets.proba import (
+    label_marginals,
+    proba_of_classes,
+    require_rows,
+)
 from skcrbm.targets.wrapped import explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.sklearn_private import HasMethods, Interval, fit_context
-from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
+from skcrbm.utils.validation import (
+    check_same_length,
+    check_sample_weight,
+    count_rows,
+    note_features,
+)
 from skcrbm.utils.warnings import warn_user
 
 _NAN = "y holds NaN (not observed)"
@@ -365,14 +375,22 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         """Return probabilities (n, n_features_out) of labels or classes, predicted by `model`."""
         if isinstance(model, CompactForest):
             return self._from_values(model.mean_values(X, self._table(model)))
-        proba = model.predict_proba(X)
+        found = self._checked_marginals(model.predict_proba(X), model)
+        require_rows(found, count_rows(X))
+        return found
+
+    def _checked_marginals(self, proba, model):
+        """Return the answer of `predict_proba` of a model as probabilities (n, n_features_out)."""
+        classes = getattr(model, "classes_", None)
         if hasattr(self, "label_sets_"):
-            return np.clip(np.asarray(proba) @ self.label_sets_[model.classes_], 0, 1)
+            proba = proba_of_classes(proba, classes, np.arange(len(self.label_sets_)))
+            return np.clip(proba @ self.label_sets_, 0, 1)
         if not self._targets.multilabel:
-            return self._targets.marginals(proba, model.classes_)
-        if self._varying.sum() == 1:  # the estimator was fitted on a 1-D y
-            return self._with_constant(BinaryTargets(np.array([0, 1])).marginals(proba))
-        return self._with_constant(self._targets.marginals(proba, model.classes_))
+            return self._targets.marginals(proba, classes)
+        n_varying = int(self._varying.sum())
+        if n_varying == 1:  # the estimator was fitted on a 1-D y
+            return self._with_constant(BinaryTargets(np.array([0, 1])).marginals(proba, classes))
+        return self._with_constant(label_marginals(proba, classes, "predict_proba(X)", n_varying))
 
     def _table(self, forest):
         """Return an array (n_classes, n_columns) with the labels that each class stands for.

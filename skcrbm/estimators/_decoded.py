@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,13 @@ from skcrbm.targets.classifier import (
 )
 from skcrbm.targets.distribution import LabelDistribution
 from skcrbm.targets.label_sets import label_sets_of, may_be_empty
+from skcrbm.targets.proba import (
+    class_answers,
+    dense_answer,
+    label_answers,
+    proba_of_classes,
+    require_rows,
+)
 from skcrbm.targets.wrapped import (
     WrappingClassifier,
     call_given,
@@ -259,7 +267,7 @@ class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
                 X,
                 rows.y,
                 cv=rule.cv,
-                respond=marginals_of,
+                respond=partial(marginals_of, targets=targets),
                 n_jobs=self.n_jobs,
                 fit_params=params,
             )
@@ -346,12 +354,16 @@ class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
         rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, X)
-            return np.asarray(self.estimator_.predict(X))
+            return class_answers(self.estimator_.predict(X))
         known = self._targets.check_known(y_known, X)
         if rule.prefers_joint and _decodes_by(final_model(self.estimator_)[0], rule):
             model, rows = final_model(self.estimator_, X)
             given = {} if known is None else {"y_known": known}
-            labels = np.asarray(copy.copy(model).set_params(decode=rule).predict(rows, **given))
+            labels = label_answers(
+                copy.copy(model).set_params(decode=rule).predict(rows, **given),
+                self._targets.n_visible,
+                self._targets.names,
+            )
         else:
             labels = rule.decode(self._posterior(rule, X, known))
         return self._targets.decode(labels)
@@ -360,7 +372,7 @@ class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
         """Return the `ClassifierPosterior` of the rows, which holds probabilities or a sampler."""
 
         def sampler(n_samples):
-            distribution = LabelDistribution(self.estimator_, len(self._targets.classes))
+            distribution = LabelDistribution(self.estimator_, self._targets)
             few = distribution.n_labels <= _MOST_LABELS_OF_TABLES
             if few and distribution.is_joint and count_rows(X):
                 return distribution.draw_from_tables(X, n_samples, self._seed, known)
@@ -406,10 +418,7 @@ class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
         check_outer_fitted(self)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, X)
-            proba = np.asarray(self.estimator_.predict_proba(X))
-            # If y has a single class, the result must be one column of ones, but
-            # OneVsRestClassifier returns two columns.
-            return np.ones((len(proba), 1)) if len(self._targets.classes) == 1 else proba
+            return self._class_proba(self.estimator_.predict_proba(X), X)
         known = self._targets.check_known(y_known, X)
         return self._proba(X, known)
 
@@ -436,19 +445,28 @@ class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
             if len(self._targets.classes) == 1:
                 return np.zeros((count_rows(X), 1))
             if hasattr(self.estimator_, "predict_log_proba"):
-                return np.asarray(self.estimator_.predict_log_proba(X))
-            known, direct = None, False
+                return self._class_proba(self.estimator_.predict_log_proba(X), X, -np.inf)
+            with np.errstate(divide="ignore"):
+                return np.log(self._class_proba(self.estimator_.predict_proba(X), X))
         else:
             known = self._targets.check_known(y_known, X)
             direct = isinstance(final_model(self.estimator_)[0], TargetsMixin)
         if direct:
-            return np.asarray(call_given(self.estimator_, "predict_log_proba", X, known))
+            return dense_answer(call_given(self.estimator_, "predict_log_proba", X, known))
         with np.errstate(divide="ignore"):
             return np.log(self._proba(X, known))
 
+    def _class_proba(self, proba, X, fill=0.0):
+        """Return the probabilities (N, K) of the classes of a 1-D y, or their logarithms."""
+        name = "predict_proba(X)" if fill == 0.0 else "predict_log_proba(X)"
+        classes = getattr(self.estimator_, "classes_", None)
+        found = proba_of_classes(proba, classes, self._targets.classes, name, fill)
+        require_rows(found, count_rows(X), name)
+        return found
+
     def _proba(self, X, known):
         """Return the probabilities (N, L) of the labels of a 2-D y, P(y_i = 1 | x, known)."""
-        proba = marginals_of(self.estimator_, X, known)
+        proba = marginals_of(self.estimator_, X, known, self._targets)
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 

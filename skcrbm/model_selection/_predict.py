@@ -10,11 +10,12 @@ from sklearn.model_selection import check_cv
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.indicator import indicator_with_nan, with_dimensions
 from skcrbm.targets.multioutput import class_columns
-from skcrbm.targets.names import is_frame
-from skcrbm.targets.proba import is_list_of_outputs, label_marginals, positive_columns
+from skcrbm.targets.names import is_frame, label_names_of
+from skcrbm.targets.proba import dense_answer, is_list_of_outputs, label_marginals, require_rows
 from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
+from skcrbm.utils.validation import count_rows
 
 
 @validate_params(
@@ -128,22 +129,37 @@ default="predict"
         return out_of_fold(estimator, X, y, cv=cv, respond=respond, stratify=states, **options)
     if not is_frame(y):
         y = observed if np.isnan(observed).any() else observed.astype(np.int64)
-    respond = partial(_respond, method=method)
+    respond = partial(_respond, method=method, shape=observed.shape[1:], names=label_names_of(y))
     return out_of_fold(estimator, X, y, cv=cv, respond=respond, stratify=observed, **options)
 
 
 # ------------------------------------------------------------------- 0/1 labels and images
 
 
-def _respond(model, X, method):
-    """Return the predictions (n, L) of a method; "predict_proba" returns P(y_i = 1 | x)."""
-    answer = getattr(model, method)(X)
-    images = isinstance(answer, np.ndarray) and answer.ndim == 3  # from `ImageCRBM`
-    if method == "predict_proba" and not images:
-        return label_marginals(answer, getattr(model, "classes_", None), "predict_proba(X)")
+def _respond(model, X, method, shape, names):
+    """Return the predictions (n, *shape) of a method; "predict_proba" returns P(y_i = 1 | x).
+
+    `shape` is (L,) for L labels, which may have `names`, or the shape of images.
+    """
+    name = f"{method}(X)"
+    found = _checked(getattr(model, method)(X), model, method, name, shape, names)
+    require_rows(found, count_rows(X), name)
+    return found
+
+
+def _checked(answer, model, method, name, shape, names):
+    """Return an answer as an array (n, *shape); see `_respond`."""
+    classes = getattr(model, "classes_", None)
+    if method == "predict_proba" and len(shape) == 1:
+        return label_marginals(answer, classes, name, *shape, names)
     if method == "predict_log_proba" and is_list_of_outputs(answer):
-        return positive_columns(answer, name="predict_log_proba(X)")
-    return np.asarray(answer)
+        proba = [np.exp(dense_answer(part)) for part in answer]
+        with np.errstate(divide="ignore"):
+            return np.log(label_marginals(proba, classes, name, *shape))
+    answer = dense_answer(answer, names, name)
+    if answer.shape[1:] != shape:
+        raise ValueError(f"{name} should have the shape (n_samples, *{shape}), got {answer.shape}")
+    return answer
 
 
 # ---------------------------------------------------------------------- columns of classes

@@ -18,7 +18,7 @@ from skcrbm.targets.weights import (
     first_copies,
     folds_of_copies,
 )
-from skcrbm.targets.wrapped import explained_fit
+from skcrbm.targets.wrapped import explained_fit, is_frozen
 from skcrbm.utils.sklearn_private import check_method_params, safe_indexing
 
 # First words of the warning that an estimator issues if the user interrupts its fit and it keeps
@@ -96,11 +96,16 @@ def out_of_fold(
     arguments, each with the rows that `respond` gets of X. `n_jobs` is the number of folds that are
     fitted at the same time.
 
+    If the estimator is frozen, it is asked for all rows at once, and `cv` has no effect.
+
     A ValueError is raised if the test folds are not a partition of the rows, or if all training
     rows of a fold have weight 0. A KeyboardInterrupt is raised if a fit was interrupted, even if
     the estimator itself only warns.
     """
     X, _, groups = indexable(X, y, groups)
+    if is_frozen(estimator):  # it has seen no row in a fit of a fold, so there is nothing to split
+        with explained_fit(estimator, X, y):
+            return respond(estimator, X, *beside)
     stratify = y if stratify is None else stratify
     splits = list(resolve_cv(cv, stratify).split(X, stratify, groups))
     tests = np.concatenate([np.asarray(test) for _, test in splits])

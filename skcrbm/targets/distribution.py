@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
+from skcrbm.targets.kinds import Targets
 from skcrbm.targets.label_sets import all_label_vectors
 from skcrbm.targets.wrapped import call_given, final_model, inner_method, marginals_of
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
@@ -45,9 +46,10 @@ class LabelDistribution:
     to be independent given x, with the probabilities of its `predict_proba`.
     """
 
-    def __init__(self, model: Any, n_labels: int):
+    def __init__(self, model: Any, targets: Targets):
         self.model = model
-        self.n_labels = n_labels
+        self.targets = targets  # of a 2-D y
+        self.n_labels = len(targets.classes)
         # Only `Constrained` has the attribute `is_exact_`. The method `sample` of `Constrained` can
         # also return log-probabilities. If `is_exact_` is True, the method `predict_topk` finds the
         # most probable label vectors in a short time.
@@ -62,7 +64,7 @@ class LabelDistribution:
 
     def marginals(self, X: Any, known: np.ndarray | None = None) -> np.ndarray:
         """Return the probabilities P(y_i = 1 | x) (N, L), given known labels if there are any."""
-        return marginals_of(self.model, X, known)
+        return marginals_of(self.model, X, known, self.targets)
 
     def log_proba(self, X: Any, labels: np.ndarray) -> np.ndarray:
         """Return the log-probability (N,) of the label vector of each row; `labels` is (N, L)."""
@@ -88,6 +90,13 @@ class LabelDistribution:
                 given = {"label_sets": vectors}
                 held = None if known is None else known[rows]
                 log_p = np.asarray(call_given(self.model, "score_label_sets", part, held, **given))
+                wanted = rows.stop - rows.start, len(vectors)
+                if log_p.shape != wanted or np.isnan(log_p).any():
+                    raise ValueError(
+                        "score_label_sets(X, label_sets) of the estimator should return "
+                        f"log-probabilities of the shape {wanted}, got the shape {log_p.shape}"
+                        f"{' with NaN' if log_p.shape == wanted else ''}"
+                    )
                 yield rows, log_p - logsumexp(log_p, axis=1, keepdims=True)
             else:
                 yield rows, _independent(proba[rows, None], vectors[None])

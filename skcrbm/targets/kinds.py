@@ -340,7 +340,7 @@ class MultilabelTargets(Targets):
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return P(y_i = 1) (N, L) from an array (N, L) or a list of L arrays (N, 2)."""
-        return label_marginals(proba, classes, name)
+        return label_marginals(proba, classes, name, self.n_visible, self.names)
 
 
 # --------------------------------------------------------------------------- 1-D y
@@ -456,7 +456,7 @@ class BinaryTargets(ClassTargets):
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return the probability (N, 1) of the second class."""
-        return proba_of_classes(proba, classes, self.classes)[:, 1:]
+        return proba_of_classes(proba, classes, self.classes, name)[:, 1:]
 
 
 class MulticlassTargets(ClassTargets):
@@ -496,7 +496,7 @@ class MulticlassTargets(ClassTargets):
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return the probabilities (N, K) of the classes."""
-        return proba_of_classes(proba, classes, self.classes)
+        return proba_of_classes(proba, classes, self.classes, name)
 
 
 # ------------------------------------------------------------------------- classifiers

@@ -23,7 +23,7 @@ from skcrbm.targets.classifier import TargetsMixin
 from skcrbm.targets.kinds import Targets
 from skcrbm.targets.multioutput import wrapped_targets
 from skcrbm.targets.names import in_rows_of, label_names_of
-from skcrbm.targets.proba import label_marginals
+from skcrbm.targets.proba import label_marginals, require_rows
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.sklearn_private import is_search, safe_indexing
 from skcrbm.utils.validation import check_same_length, count_rows
@@ -86,11 +86,25 @@ def features_of(model: Any) -> dict[str, Any]:
     return {name: getattr(model, name) for name in names if hasattr(model, name)}
 
 
-def marginals_of(model: Any, X: Any, known: np.ndarray | None = None) -> np.ndarray:
-    """Return the probabilities P(y_i = 1 | x) (N, L) of a fitted classifier, given known labels."""
-    count_rows(X)  # raises an error that names X if X has no rows
+def marginals_of(
+    model: Any, X: Any, known: np.ndarray | None = None, targets: Targets | None = None
+) -> np.ndarray:
+    """Return the probabilities P(visible unit = 1 | x) (N, V) of a fitted classifier.
+
+    They are probabilities given the labels `known` (N, L), unless `known` is None. `targets` are
+    the labels that the classifier should predict; None stands for a 2-D y of any number of labels
+    without names. The answer of the classifier may have any form, see `targets/proba.py`. A
+    ValueError is raised if it has the wrong shape, or is no probability.
+    """
+    n_rows = count_rows(X)  # raises an error that names X if X has no rows
     proba = call_given(model, "predict_proba", X, known)
-    return label_marginals(proba, getattr(model, "classes_", None), "predict_proba(X)")
+    classes = getattr(model, "classes_", None)
+    if targets is None:
+        found = label_marginals(proba, classes, "predict_proba(X)")
+    else:
+        found = targets.marginals(proba, classes)
+    require_rows(found, n_rows)
+    return found
 
 
 class WrappingClassifier(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
@@ -114,6 +128,14 @@ class WrappingClassifier(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)  # an earlier fit may have set this attribute
         vars(self).update(features_of(self.estimator_))
+
+
+def is_frozen(estimator: Any) -> bool:
+    """Return True if `fit` changes nothing: for a `FrozenEstimator`, or a pipeline of them."""
+    if isinstance(estimator, Pipeline):
+        steps = (step for _, step in estimator.steps)
+        return all(step in (None, "passthrough") or is_frozen(step) for step in steps)
+    return isinstance(estimator, FrozenEstimator)
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import Constrained, Hierarchy, Implies
 from skcrbm.targets.distribution import LabelDistribution
+from skcrbm.targets.kinds import MultilabelTargets
 
 N_LABELS = 6
 # A tree has a table of its own; the clause of three labels needs elimination.
@@ -133,7 +134,7 @@ def test_probabilities_below_the_smallest_number():
     n_labels = 1200
     P = np.full((3, n_labels), 0.49)
     model = Constrained(Given(), [Implies(0, 1)]).fit(P, np.zeros(P.shape, int))
-    labels, log_p = LabelDistribution(model, n_labels).most_probable(P, 2)
+    labels, log_p = LabelDistribution(model, MultilabelTargets(n_labels)).most_probable(P, 2)
     for k in range(2):
         np.testing.assert_allclose(log_p[:, k], model.score_samples(P, labels[:, k]))
     assert log_p.max() < np.log(np.finfo(float).tiny)

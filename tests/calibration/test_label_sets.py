@@ -22,6 +22,8 @@ from skcrbm.calibration._label_sets import _mass_above, _scores
 from skcrbm.calibration._summary import summarize
 from skcrbm.datasets import make_structured_labels
 from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.targets.distribution import LabelDistribution
+from skcrbm.targets.kinds import MultilabelTargets
 
 N_LABELS = 5
 RULES = ["mass", "probability"]
@@ -258,11 +260,12 @@ def test_scores_from_draws_are_near_the_exact_scores(data, joint, marginal, monk
     X, Y = data[0][200:300], data[1][200:300]
     options = {"rule": "mass", "n_draws": 2500, "n_best": 0, "seed": 0}
     for model in (joint, marginal):
-        exact = _scores(model, X, Y, **options)
+        distribution = LabelDistribution(model, MultilabelTargets(Y.shape[1]))
+        exact = _scores(distribution, X, Y, **options)
         with monkeypatch.context() as patch:
             patch.setattr("skcrbm.targets.distribution.MAX_ALL_LABEL_SETS", 2)
-            found = _scores(model, X, Y, **options)
-            alone = _scores(model, X[40:41], Y[40:41], **options)
+            found = _scores(distribution, X, Y, **options)
+            alone = _scores(distribution, X[40:41], Y[40:41], **options)
         assert np.abs(found - exact).max() < 4 * 0.5 / np.sqrt(2500)
         assert alone[0] == found[40]  # the draws of a row do not depend on the other rows
 

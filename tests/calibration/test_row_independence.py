@@ -14,6 +14,7 @@ from skcrbm import CRBMClassifier, LabelGraphCRF
 from skcrbm.calibration import ConformalLabelSets
 from skcrbm.constraints import Constrained, Hierarchy, Implies
 from skcrbm.targets.distribution import LabelDistribution
+from skcrbm.targets.kinds import MultilabelTargets
 
 N_LABELS = 24
 MODELS = {
@@ -87,7 +88,7 @@ def test_draws_by_row_follow_the_distribution(data, name):
     """Log-probabilities belong to the draws, and the draws have the marginals of the model."""
     X, Y = data
     model = MODELS[name].fit(X[:100], Y[:100])
-    distribution = LabelDistribution(model, N_LABELS)
+    distribution = LabelDistribution(model, MultilabelTargets(N_LABELS))
     draws, log_p = distribution.draw(X[:3], 1500, 0)
     assert draws.shape == (3, 1500, N_LABELS)
     proba = model.predict_proba(X[:3])
@@ -104,7 +105,7 @@ def test_rows_with_huge_fields_have_certain_labels(data):
     """Draws of a row with huge fields are its only possible label vector, of probability 1."""
     X, Y = data
     model = MODELS["few hidden units"].fit(X[:100], Y[:100])
-    distribution = LabelDistribution(model, N_LABELS)
+    distribution = LabelDistribution(model, MultilabelTargets(N_LABELS))
     huge = X[:4].copy()
     huge[2] *= 1e12
     best = model.predict(huge)
