@@ -82,7 +82,9 @@ class ComparedPipeline(StackedPipeline):
             self.__dict__.pop(name, None)
         super().fit(X, y, sample_weight, **params)
         prefix = f"{self.steps[-1][0]}__"
-        if _has_nan(X) or not all(name.startswith(prefix) for name in params):
+        others = not all(name.startswith(prefix) for name in params)
+        searched = len(self[-1].alpha_path_["alpha"]) > 0  # else there are no held-out rows
+        if others or not searched or _has_nan(X):
             return self
         options = {name.removeprefix(prefix): value for name, value in params.items()}
         if sample_weight is not None:
@@ -161,8 +163,9 @@ def make_stacked(
         If True and both `estimators` and `final_estimator` are None, `fit` also fits a
         `CRBMClassifier` on X itself and warns if the held-out log-likelihood of this model is more
         than 1% better than the held-out log-likelihood of the stack. This takes 10 to 30% more
-        time. The comparison is left out if X contains NaN, or if `fit` gets parameters for other
-        steps than the last.
+        time. The comparison is left out if X contains NaN, if `fit` gets parameters for other steps
+        than the last, or if no rows are held out, because there are fewer than 40 rows or the final
+        estimator has been given a penalty.
     n_jobs : int, default=None
         Number of threads of the default forests and of the default `CRBMClassifier`. If
         `estimators` is given, number of folds that are fitted in parallel.

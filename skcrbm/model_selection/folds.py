@@ -53,6 +53,19 @@ def resolve_cv(cv: Any, y: np.ndarray) -> Any:
     return check_cv(cv, y, classifier=True)
 
 
+def _splits(cv, X, y, groups):
+    """Return the pairs (train, test) of `cv`; an error about too many folds names `cv`."""
+    try:
+        return list(resolve_cv(cv, y).split(X, y, groups))
+    except ValueError as error:
+        if "n_splits" not in str(error):
+            raise
+        raise ValueError(
+            f"cv={cv!r} makes more folds than the rows of y allow; give more rows or a smaller cv, "
+            f"or freeze a fitted classifier with sklearn.frozen.FrozenEstimator: {error}"
+        ) from error
+
+
 def _fit_predict(estimator, X, y, train, test, respond, fit_params, beside):
     """Fit on the training rows, and call `respond` on the test rows."""
     params = check_method_params(X, fit_params, indices=train)
@@ -107,7 +120,7 @@ def out_of_fold(
         with explained_fit(estimator, X, y):
             return respond(estimator, X, *beside)
     stratify = y if stratify is None else stratify
-    splits = list(resolve_cv(cv, stratify).split(X, stratify, groups))
+    splits = _splits(cv, X, stratify, groups)
     tests = np.concatenate([np.asarray(test) for _, test in splits])
     if not np.array_equal(np.sort(tests), np.arange(len(y))):
         raise ValueError("cv must put every row into exactly one test fold, as K-fold splits do")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -210,6 +211,12 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
                 "(n_samples,). Weights of single labels, which have the shape of a 2-D y, need an "
                 f"estimator that takes them: {supporting('weights of single labels')}. The error "
                 f"of {name}: {error}"
+            ) from error
+        if re.search(r"one class|at least 2 classes", str(error)):
+            raise ValueError(
+                f"{name} needs rows of both values of each label, but a label of y has a single "
+                "value in the rows of a fit, which may be those of a fold. Give more rows, or use "
+                f"sklearn.multiclass.OneVsRestClassifier. The error of {name}: {error}"
             ) from error
         if "y contains NaN" in str(error):
             raise ValueError(
