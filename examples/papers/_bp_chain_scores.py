@@ -10,9 +10,7 @@ import itertools
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference import Gibbs, infer, sample
-from skcrbm.inference.factor_graph._lanes import Lanes
-from skcrbm.kernels.scalar import SUM
+from skcrbm.inference import Gibbs, SumProduct, infer, sample
 
 #: Log-probabilities are raised to this, because a sampler may exclude a state altogether.
 FLOOR = -100.0
@@ -28,23 +26,22 @@ def chain_log_probs(energy, method, rows):
     The chain of the option object `method` runs once for each row, and each variable is then
     clamped to its value in the row, in place of a value that is drawn.
     """
-    start = Lanes(energy, SUM, method.damping)
-    start.sweep(method.max_iter)
-    found = np.zeros(len(rows))
-    for first in range(0, len(rows), Lanes.n_lanes):
-        part = np.asarray(rows[first : first + Lanes.n_lanes]).astype(bool)
-        lanes = start.copies(np.zeros(len(part), int))
-        for i in range(energy.n_variables):
-            if i and method.warm_iter is None:
-                lanes.forget()
-                lanes.sweep(method.max_iter)
-            elif i:
-                lanes.sweep(method.warm_iter)
-            log_odds = lanes.log_odds(i).astype(float)
-            found[first : first + len(part)] -= np.logaddexp(
-                0, np.where(part[:, i], -log_odds, log_odds)
-            )
-            lanes.hold(i, part[:, i])
+    rows = np.asarray(rows).astype(float)
+    # Messages visit variables in turn, as in the chain.
+    energy = energy.with_states().rows(np.zeros(len(rows), int))
+    held, found, before = np.full(rows.shape, np.nan), np.zeros(len(rows)), None
+    for i in range(energy.n_variables):
+        warm = before is not None and method.warm_iter is not None
+        n_iter = method.warm_iter if warm else method.max_iter
+        passing = SumProduct(max_iter=n_iter, tol=0, damping=method.damping)
+        start = before if warm else None
+        before = infer(
+            energy, passing, clamp=held, init=start, returns="marginals", return_state=True
+        )
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.asarray(before.marginals, float)[:, i])
+        found += np.take_along_axis(logs, rows[:, [i]].astype(int), axis=1)[:, 0]
+        held[:, i] = rows[:, i]
     return found
 
 

@@ -131,8 +131,8 @@ SOLVERS = {
         "FactorGraphEnergy": "skcrbm.inference.any_energy._gibbs_with_gradients:solve",
     },
     "bp_chain": {
-        "RBMEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_rbm",
-        "IsingEnergy": "skcrbm.inference.factor_graph.bp_chain:solve_ising",
+        "RBMEnergy": "skcrbm.inference.factor_graph.bp_chain:solve",
+        "IsingEnergy": "skcrbm.inference.factor_graph.bp_chain:solve",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.bp_chain:solve",
     },
     "perturb_and_max_product": {

@@ -181,6 +181,7 @@ def test_returned_probabilities_are_those_of_the_draws(make):
 def test_what_a_step_is(damping):
     """The first variable from `max_iter` cold iterations; the next goes on from these messages."""
     energy = KINDS["factor graph"]()
+    same = energy.with_states()
     order = [3, 0, 1, 2, 4, 5, 6]
     method = BPChain(max_iter=7, warm_iter=2, order=order, damping=damping, random_state=0)
     states, log_prob = sample(energy, method, n_samples=4, return_log_prob=True)
@@ -189,8 +190,8 @@ def test_what_a_step_is(damping):
         total, held, before = np.zeros(2), np.full((2, n), np.nan), None
         for step, variable in enumerate(method.order):
             rule = SumProduct(max_iter=2 if step else 7, tol=0, damping=damping)
-            before = infer(energy, rule, clamp=held, init=before, return_state=True)
-            log_odds = before.log_odds[:, variable]
+            before = infer(same, rule, clamp=held, init=before, return_state=True)
+            log_odds = before.log_odds[:, variable, 1]
             on = states[:, s, variable] == 1
             total -= np.logaddexp(0, np.where(on, -log_odds, log_odds))
             held[:, variable] = on
@@ -203,9 +204,11 @@ def test_cold_steps():
     method = BPChain(max_iter=4, warm_iter=None, random_state=0)
     result = infer(energy, method, returns="sample_log_prob", n_samples=3)
     np.testing.assert_array_equal(result.n_iter, 4 * energy.n_variables)
+    same = FactorGraphEnergy.from_energy(energy).with_states()
     total, held = np.zeros(2), np.full((2, energy.n_variables), np.nan)
     for variable in range(energy.n_variables):
-        log_odds = infer(energy, SumProduct(max_iter=4, tol=0), clamp=held).log_odds[:, variable]
+        found = infer(same, SumProduct(max_iter=4, tol=0), clamp=held)
+        log_odds = found.log_odds[:, variable, 1]
         on = result.samples[:, 0, variable] == 1
         total -= np.logaddexp(0, np.where(on, -log_odds, log_odds))
         held[:, variable] = on
@@ -315,7 +318,8 @@ def test_threads_blocks_and_batch(make, monkeypatch):
     np.testing.assert_allclose(first.sample_log_prob[0], whole.sample_log_prob[0], atol=1e-9)
     fewer = infer(energy, method, returns=BOTH, n_samples=9)
     np.testing.assert_array_equal(fewer.samples, whole.samples[:, :9])
-    monkeypatch.setattr("skcrbm.inference.factor_graph._lanes.Lanes.n_lanes", 5)
+    monkeypatch.setattr("skcrbm.inference.factor_graph.bp_chain._LEAST_LANES", 5)
+    monkeypatch.setattr("skcrbm.inference.factor_graph.bp_chain._MOST_LANES", 5)
     cut = infer(energy, method, **options)
     np.testing.assert_array_equal(cut.samples, whole.samples)
     np.testing.assert_allclose(cut.sample_log_prob, whole.sample_log_prob, atol=1e-9)

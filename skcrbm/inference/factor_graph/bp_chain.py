@@ -1,42 +1,48 @@
 """Draw samples from factor graphs by chained belief propagation.
 
-A step draws a variable of each sample from its beliefs, clamps it, and passes messages again. The
-samples of a block are the lanes of the kernels that pass the messages. If arrays have an axis of
-states, the messages are those of `states.py`, in which a sweep visits the variables in turn. On
-graphs without cycles, undamped messages of this kind are exact after two sweeps, and further sweeps
-are skipped.
+A step draws a variable of each sample from its beliefs, clamps it, and passes messages again, as in
+`states.py`: a sweep visits the variables in turn. RBMs, Ising models and graphs of 0/1 variables
+are converted to graphs of variables with two states, which have only tables. On graphs without
+cycles, undamped messages are exact after two sweeps, and further sweeps are skipped.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies.two_states import two_states
 from skcrbm.inference.any_energy._ais import fill_estimate
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.factor_graph._flat_graph import flat_graph, has_large_tables
-from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
-from skcrbm.inference.factor_graph._large_tables import solve_states
 from skcrbm.inference.factor_graph._state_graph import StateGraph
-from skcrbm.inference.factor_graph.states import MOST_REACH, pass_in_lanes
+from skcrbm.inference.factor_graph.states import MOST_REACH
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
-from skcrbm.kernels.categorical_logs import pass_logs
+from skcrbm.kernels.arguments import PAIR, CategoricalOptions
+from skcrbm.kernels.categorical_weights import SMALLEST
+from skcrbm.kernels.chained_draws import (
+    ChainGraph,
+    ChainRows,
+    begin_chain,
+    draw_chain,
+    draw_in_logs,
+)
 from skcrbm.kernels.scalar import SUM
-from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
+from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# At least this many samples are drawn side by side, even if the arrays of their messages then have
-# more than `BLOCK_ENTRIES` entries.
-_MIN_LANES = 8
-# If there are enough samples, at least this many of a graph with an axis of states are drawn side
-# by side.
-_MIN_BLOCK = 16
+# Least and largest number of samples that are drawn side by side.
+_LEAST_LANES, _MOST_LANES = 8, 128
+# If models with the same clamped variables have at least this number of samples, blocks contain
+# these samples only.
+_OWN_GROUP = 64
+# A call of a kernel computes about this number of messages, as weights or as logarithms, so that
+# Ctrl-C need not wait long.
+_MESSAGES_PER_CALL, _LOGS_PER_CALL = 2**27, 2**23
 # Index of the stream of random numbers from which the order of the variables is drawn. Each model
 # has its own stream for its samples, and the index of that stream is smaller.
 _ORDER = 2**63
@@ -44,34 +50,8 @@ _ORDER = 2**63
 _FOREST_SWEEPS = 2
 
 
-def solve(method, energy, query):
-    """Answer a query about a factor graph; see `BPChain`."""
-    if not energy.binary:
-        return sample_in_chain(method, energy, query, _StateChain)
-    if has_large_tables(energy):
-        return solve_states(method, energy, query)
-    return sample_in_chain(method, energy, query, _LaneChain)
-
-
-def solve_rbm(method, energy, query):
-    """Answer a query about an RBM, as a factor graph with a table for each pair of units."""
-    return sample_in_chain(method, energy, query, _LaneChain)
-
-
-def solve_ising(method, energy, query):
-    """Answer a query about an Ising model, dense or sparse, as a factor graph."""
-    return sample_in_chain(method, energy, query, _IsingChain)
-
-
-class Draws(NamedTuple):
-    """State of the sampler: the position in the random numbers at which a later call continues."""
-
-    key: Any  # uint64, see `random_key`
-    n_drawn: int  # number of samples of each model that were drawn so far
-
-
-def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> dict[str, Any]:
-    """Answer a query by chained belief propagation. `kind` is the subclass of `Chain` to use."""
+def solve(method: Any, energy: Any, query: Any) -> dict[str, Any]:
+    """Answer a query about a factor graph, an RBM or an Ising model; see `BPChain`."""
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
             f"n_samples must be at least 2 for log_partition, got {query.n_samples}: the standard "
@@ -80,7 +60,7 @@ def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> 
     before = _earlier(method, query)
     order = _check_order(method.order, energy.n_visible, before.key)
     fields = empty_result(energy, query)
-    chain = kind(method, energy, before, order, (energy.n_models, query.n_samples))
+    chain = _Chain(method, energy, before, order, (energy.n_models, query.n_samples))
     with one_blas_thread():
         chain.run(query.n_jobs)
         # Scores are also needed to find impossible samples if the graph has entries of weight 0.
@@ -99,6 +79,13 @@ def sample_in_chain(method: Any, energy: Any, query: Any, kind: type[Chain]) -> 
         fill_estimate(fields, score - chain.log_prob)
     fields["state"] = Draws(before.key, before.n_drawn + query.n_samples)
     return fields
+
+
+class Draws(NamedTuple):
+    """State of the sampler: the position in the random numbers at which a later call continues."""
+
+    key: Any  # uint64, see `random_key`
+    n_drawn: int  # number of samples of each model that were drawn so far
 
 
 def _earlier(method, query):
@@ -129,36 +116,204 @@ def _check_order(order, n_visible, key):
     return given.astype(np.int64)
 
 
-class Chain:
-    """Base class: draws samples of N models. Subclasses define `run` and `has_zeros`.
+class _Start(NamedTuple):
+    """Messages of the models of a block before the first draw."""
 
-    The argument `order` (V,) lists the visible variables in the order in which they are drawn. The
-    attribute `order` (N, V) lists for each model first its free variables in this order, then its
-    clamped variables.
+    models: np.ndarray  # (K,) indices of the models
+    chain: ChainGraph
+    rows: ChainRows
+    low: np.ndarray  # (K,) smallest scale of a product, see `begin_chain`
+
+
+class _Chain:
+    """Draws S samples of each of N models; `shape` is (N, S).
+
+    The argument `order` (V,) lists the visible variables in the order in which they are drawn.
     """
 
-    #: True if the graph has entries of weight 0.
-    has_zeros: bool
-
     def __init__(self, method, energy, before, order, shape):
-        self.method, self.energy, self.before = method, energy, before
+        self.method, self.energy, self.before, self.order = method, energy, before, order
         self.states: np.ndarray = np.zeros((*shape, energy.n_variables), energy.state_dtype)
         self.log_prob: np.ndarray = np.zeros(shape)
-        free = energy.free[:, order]
-        self.order = order[np.argsort(~free, axis=1, kind="stable")]
-        self.n_steps = free.sum(axis=1)
-
-    def run(self, n_jobs: int | None) -> None:
-        """Draw all samples, and write them to `states` and `log_prob`."""
-        raise NotImplementedError
+        graph = energy
+        if not isinstance(energy, FactorGraphEnergy):
+            graph = FactorGraphEnergy.from_energy(energy)
+        #: True if the graph has entries of weight 0.
+        self.has_zeros = graph.has_zeros
+        # An OR or AND of many inputs becomes a chain of tables, and auxiliary variables follow the
+        # given variables.
+        graph = two_states(graph) if graph.binary else graph
+        self.free = graph.free
+        self.graph = StateGraph(graph)
+        self.weights = self.graph.kernel_graph(False)
+        self.general = True if (self.weights.kind != PAIR).any() else None
+        self.short = method.damping == 0 and self.graph.is_forest
 
     @property
     def n_iter(self) -> tuple[int, int]:
-        """Two numbers of iterations: before the first draw, and before each later draw."""
+        """Two numbers of sweeps: before the first draw, and before each later draw."""
         first, later = self.method.max_iter, self.method.warm_iter
-        return first, first if later is None else later
+        later = first if later is None else later
+        limit = _FOREST_SWEEPS if self.short else max(first, later)
+        return min(first, limit), min(later, limit)
 
-    def uniforms(self, models, sample):
+    def run(self, n_jobs: int | None) -> None:
+        """Draw all samples, and write them to `states` and `log_prob`."""
+        n_samples = self.states.shape[1]
+        fits = self.graph.reach <= MOST_REACH
+        for rows in self._groups(fits):
+            self._run(rows, n_jobs)
+        left = np.divmod(np.flatnonzero(np.repeat(~fits, n_samples)), n_samples)
+        for _ in ordered_map(self._draw_in_logs, list(zip(*left, strict=True)), n_jobs):
+            pass
+
+    def _groups(self, fits):
+        """Return groups of the models in the mask `fits` (N,): a list of arrays of indices.
+
+        The models of a group have the same clamped variables, so that sweeps leave them out. Only
+        the last group consists of the models whose own group would have few samples.
+        """
+        patterns, pattern, sizes = np.unique(
+            self.free, axis=0, return_inverse=True, return_counts=True
+        )
+        many = (sizes * self.states.shape[1] >= _OWN_GROUP) | patterns.all(axis=1)
+        pattern = pattern.reshape(-1)
+        groups = [np.flatnonzero((pattern == p) & fits) for p in np.flatnonzero(many)]
+        return [*groups, np.flatnonzero(~many[pattern] & fits)]
+
+    def _run(self, rows, n_jobs):
+        """Draw all samples of the models `rows`."""
+        n_samples, n_messages = self.states.shape[1], max(1, self.graph.n_messages)
+        size = int(np.clip(BLOCK_ENTRIES // n_messages, _LEAST_LANES, _MOST_LANES))
+        at_once = max(1, BLOCK_ENTRIES // (n_messages * size)) * size
+        for some in row_chunks(len(rows), at_once):
+            chunks = [rows[some][part] for part in row_chunks(len(rows[some]), size)]
+            blocks = [
+                (start, np.arange(part.start, part.stop))
+                for start in ordered_map(self._begin, chunks, n_jobs)
+                for part in row_chunks(len(start.models) * n_samples, size)
+            ]
+            for _ in ordered_map(self._draw, blocks, n_jobs):
+                pass
+
+    def _begin(self, models):
+        """Pass the messages of some models before the first draw; return a `_Start`."""
+        graph, weights = self.graph, self.weights
+        own = np.exp(graph.own[models].T)
+        n_edges, shape = len(weights.kind), (graph.n_messages, len(models))
+        chain = ChainGraph(
+            weights.order.copy(), np.array([len(weights.order)]),
+            (~self.free[models]).sum(axis=0),
+            np.bincount(weights.scope.astype(np.int64), minlength=n_edges),
+            np.zeros(n_edges, bool), graph.variables,
+        )  # fmt: skip
+        rows = ChainRows(
+            kernel_array(own), own.copy(order="C"), np.zeros(shape), np.zeros(shape),
+            np.zeros(own.shape),
+        )  # fmt: skip
+        work = graph.lanes(len(models))
+        work.low[...] = 1.0
+        begin_chain(weights, self.n_iter[0], self._damping, self.general, chain, rows, work)
+        return _Start(models, chain, rows, work.low)
+
+    @property
+    def _damping(self):
+        """The damping as the kernels take it: None without damping."""
+        return float(self.method.damping) or None
+
+    def _steps(self, free):
+        """Return the variables that K samples draw in each step, as uintp (steps, K).
+
+        `free` (K, n) are the free variables of each sample. If a sample has no variable left to
+        draw, its entry is n.
+        """
+        drawn = free[:, self.order]
+        order = np.argsort(~drawn, axis=1, kind="stable")
+        steps = np.where(np.take_along_axis(drawn, order, 1), self.order[order], free.shape[1])
+        return kernel_array(steps[:, : drawn.sum(axis=1).max()].T, np.uintp)
+
+    def _draw(self, block):
+        """Draw the samples of a block (start, numbers).
+
+        Sample s of model i of `start` has the number ``i * n_samples + s``.
+        """
+        start, numbers = block
+        which, sample = np.divmod(numbers, self.states.shape[1])
+        models, n = start.models[which], len(numbers)
+        rows = ChainRows(*(np.take(array, which, axis=1) for array in start.rows))
+        chain = ChainGraph(*(array.copy() for array in start.chain))
+        inside = chain.n_held >= 0
+        chain.n_held[inside] = (~self.free[models]).sum(axis=0)[inside]
+        work = self.graph.lanes(n)
+        work.low[...] = start.low[which]
+        u = self._uniforms(models, sample)
+        state = np.zeros((self.free.shape[1], n), np.int64)
+        if self.energy.evidence is not None:
+            state[: u.shape[1]] = np.nan_to_num(self.energy.evidence[models]).T
+        steps, log_prob, transposed = self._steps(self.free[models]), np.zeros(n), kernel_array(u.T)
+        n_messages = max(1, self.n_iter[1] * self.graph.n_messages * n)
+        for part in row_chunks(len(steps), max(1, _MESSAGES_PER_CALL // n_messages)):
+            draw_chain(
+                self.weights, steps[part], part.start == 0, self.n_iter[1],
+                self.method.warm_iter is None, self._damping, self.general, chain, rows, transposed,
+                state, log_prob, work,
+            )  # fmt: skip
+        good = work.low > SMALLEST
+        self._store(models[good], sample[good], u[good], state.T[good], log_prob[good])
+        for again in zip(models[~good], sample[~good], strict=True):
+            self._draw_in_logs(again)
+
+    @cached_property
+    def _logs(self):
+        """The arrays of the graph with tables of log-weights."""
+        return self.graph.kernel_graph(True, sums=True)
+
+    def _draw_in_logs(self, number):
+        """Draw a sample with messages as logarithms; `number` is its model and its index."""
+        model, index = number
+        graph, energy = self.graph, self.energy
+        models, sample = np.array([model]), np.array([index])
+        u = self._uniforms(models, sample)
+        state = np.zeros(self.free.shape[1], np.int64)
+        if energy.evidence is not None:
+            state[: u.shape[1]] = np.nan_to_num(energy.evidence[model])
+        own, steps = graph.own[model].copy(), self._steps(self.free[models])[:, 0].copy()
+        held, message, sent = (
+            ~self.free[model],
+            np.zeros(graph.n_messages),
+            np.zeros(graph.n_messages),
+        )
+        belief, work = np.zeros((2, len(own))), graph.work()
+        options = CategoricalOptions(0, 0.0, 0.0, float(self.method.damping), SUM)
+        rho, log_prob = np.ones(len(self._logs.kind)), 0.0
+        n_messages = max(1, max(self.n_iter) * graph.n_messages)
+        for part in row_chunks(len(steps), max(1, _LOGS_PER_CALL // n_messages)):
+            log_prob += draw_in_logs(
+                self._logs, rho, steps[part], part.start == 0, self.n_iter,
+                self.method.warm_iter is None, options, held, own, message, sent, belief, u[0],
+                state, work,
+            )  # fmt: skip
+        self._store(models, sample, u, state[None], np.array([log_prob]))
+
+    def _store(self, models, sample, u, states, log_prob):
+        """Draw the hidden units of K samples given the visible units, and store the samples.
+
+        `models` and `sample` (K,) are the indices of the models, and of the samples of each model.
+        """
+        energy = self.energy
+        drawn = states[:, : energy.n_variables].astype(energy.state_dtype)
+        if energy.n_hidden:
+            hidden = slice(energy.n_visible, energy.n_variables)
+            part = energy.rows(models)
+            drawn[:, hidden] = 0
+            log_odds = part.conditional_log_odds(drawn[:, None], hidden)[:, 0].astype(np.float64)
+            on = u[:, hidden] < expit(log_odds)
+            drawn[:, hidden] = on
+            log_prob = log_prob - np.logaddexp(0, np.where(on, -log_odds, log_odds)).sum(axis=1)
+        self.states[models, sample] = drawn
+        self.log_prob[models, sample] = log_prob
+
+    def _uniforms(self, models, sample):
         """Draw uniform random numbers (K, n) for the K samples of a block and the n variables."""
         first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
         parts = np.split(np.arange(len(models)), first[1:])
@@ -170,7 +325,7 @@ class Chain:
             ]
         )
 
-    def scores(self):
+    def scores(self) -> np.ndarray:
         """Return the scores (N, S) of the S samples of each of N models."""
         n, n_samples, width = self.states.shape
         score = np.empty((n, n_samples))
@@ -180,271 +335,3 @@ class Chain:
             states = self.states[rows].reshape(size * n_samples, width)
             score[rows] = models.score(states).reshape(size, n_samples)
         return score
-
-
-class _LaneChain(Chain):
-    """Draws samples of a factor graph over 0/1 variables, with the samples as SIMD lanes."""
-
-    #: Class that passes the messages.
-    kind: type[Lanes] = Lanes
-
-    def __init__(self, method, energy, before, order, shape):
-        super().__init__(method, energy, before, order, shape)
-        self.graph = energy
-        if not isinstance(energy, FactorGraphEnergy):
-            self.graph = FactorGraphEnergy.from_energy(energy)
-        self.flat = flat_graph(self.graph)
-        self.has_zeros = self.flat.hard
-
-    def run(self, n_jobs):
-        """Draw all samples, in groups of models whose messages have the same form."""
-        if self.energy.n_models:
-            for rows in self.kind.by_form(self.graph, self.method.damping):
-                free = self.energy.free[rows].all(axis=1)
-                self._run(rows[free], True, n_jobs)
-                self._run(rows[~free], False, n_jobs)
-
-    def _run(self, rows, free, n_jobs):
-        """Draw all samples of the models `rows`, whose messages have the same form.
-
-        `free` tells whether no variable of these models is clamped. All models then have the same
-        clamped variables in each step.
-        """
-        n_samples, n_edges = self.states.shape[1], max(1, self.flat.n_edges)
-        n_lanes = min(self.kind.n_lanes, max(_MIN_LANES, BLOCK_ENTRIES // n_edges))
-        at_once = max(1, BLOCK_ENTRIES // (n_edges * n_lanes)) * n_lanes
-        for some in row_chunks(len(rows), at_once):
-            chunks = [rows[some][part] for part in row_chunks(len(rows[some]), n_lanes)]
-
-            def begin(chunk):
-                start = self.kind(self.graph.rows(chunk), SUM, self.method.damping, free)
-                start.sweep(self.method.max_iter)
-                return start
-
-            starts = ordered_map(begin, chunks, n_jobs)
-            blocks = [
-                (start, chunk, np.arange(part.start, part.stop))
-                for chunk, start in zip(chunks, starts)
-                for part in row_chunks(len(chunk) * n_samples, n_lanes)
-            ]
-            for _ in ordered_map(self._draw, blocks, n_jobs):
-                pass
-
-    def _draw(self, block):
-        """Draw the samples of a block (start, chunk, lane).
-
-        `start` has the messages of the models `chunk` after the first `max_iter` iterations. `lane`
-        has the indices of the samples to draw side by side, sorted by model.
-        """
-        start, chunk, lane = block
-        which, sample = np.divmod(lane, self.states.shape[1])
-        models = chunk[which]
-        lanes = start.copies(which)
-        u = self.uniforms(models, sample)
-        every = np.arange(len(lane))
-        log_prob = np.zeros(len(lane))
-        for step in range(self.n_steps[models].max(initial=0)):
-            if step and self.method.warm_iter is None:
-                lanes.forget()
-                lanes.sweep(self.method.max_iter)
-            elif step:
-                lanes.sweep(self.method.warm_iter)
-            # If a model has fewer free variables than another model, its remaining steps draw
-            # clamped variables, which keep their values with probability 1.
-            variable = self.order[models, step]
-            log_odds = lanes.log_odds(variable).astype(np.float64)
-            on = u[every, variable] < expit(log_odds)
-            log_prob -= np.logaddexp(0, np.where(on, -log_odds, log_odds))
-            lanes.hold(variable, on)
-        n_visible = self.energy.n_visible
-        states = np.zeros((len(lane), self.energy.n_variables), np.int8)
-        states[:, :n_visible] = lanes.held[:, :n_visible]
-        if self.energy.n_hidden:
-            hidden = slice(n_visible, self.energy.n_variables)
-            part = self.energy.rows(models)
-            log_odds = part.conditional_log_odds(states[:, None], hidden)[:, 0].astype(np.float64)
-            on = u[:, hidden] < expit(log_odds)
-            states[:, hidden] = on
-            log_prob -= np.logaddexp(0, np.where(on, -log_odds, log_odds)).sum(axis=1)
-        self.states[models, sample] = states
-        self.log_prob[models, sample] = log_prob
-
-
-class _IsingChain(_LaneChain):
-    """Draws samples of an Ising model, dense or sparse."""
-
-    kind = IsingLanes
-
-
-class _StateMessages(NamedTuple):
-    """Messages of B models or samples."""
-
-    models: CategoricalModels
-    beliefs: np.ndarray  # (B, S) probabilities of states, as logarithms if `in_logs`
-    good: np.ndarray  # (B,) False if weights underflowed
-    in_logs: bool
-
-    def copies(self, index):
-        """Return copies of some models, which may be repeated."""
-        models = CategoricalModels(*(array[index] for array in self.models))
-        return _StateMessages(models, self.beliefs[index], self.good[index], self.in_logs)
-
-
-class _StateChain(Chain):
-    """Draws samples of a factor graph whose arrays have an axis of states.
-
-    A step passes the messages of all samples of a block, draws a variable of each sample, and
-    clamps it.
-    """
-
-    def __init__(self, method, energy, before, order, shape):
-        super().__init__(method, energy, before, order, shape)
-        self.has_zeros = energy.has_zeros
-        self.graph = StateGraph(energy)
-        self.logs = self.graph.kernel_graph(True, sums=True)
-        self.weights = self.graph.kernel_graph(False)
-        self.fits = self.graph.reach <= MOST_REACH
-        self.short = method.damping == 0 and self.graph.is_forest
-
-    @property
-    def n_iter(self):
-        """Two numbers of sweeps: before the first variable is drawn, and before each later draw."""
-        first, later = super().n_iter
-        limit = _FOREST_SWEEPS if self.short else max(first, later)
-        return min(first, limit), min(later, limit)
-
-    def run(self, n_jobs):
-        """Draw all samples, block by block."""
-        n_samples, n_messages = self.states.shape[1], max(1, self.graph.n_messages)
-        size = max(1, CACHED_ENTRIES // n_messages)
-        at_once = max(1, BLOCK_ENTRIES // (n_messages * size)) * size
-        # The form of a model's messages does not depend on the other models of the batch.
-        for in_logs in (False, True):
-            rows = np.flatnonzero(self.fits != in_logs)
-            begin = partial(self._begin, in_logs=in_logs)
-            for some in row_chunks(len(rows), at_once):
-                chunks = [rows[some][part] for part in row_chunks(len(rows[some]), size)]
-                blocks = [
-                    (start, chunk, np.arange(part.start, part.stop))
-                    for start, chunk in zip(ordered_map(begin, chunks, n_jobs), chunks)
-                    for part in row_chunks(len(chunk) * n_samples, max(size, _MIN_BLOCK))
-                ]
-                for _ in ordered_map(self._draw, blocks, n_jobs):
-                    pass
-
-    def _begin(self, rows, in_logs):
-        """Return the messages of the models `rows` before the first variable is drawn."""
-        own = self.graph.own[rows]
-        n, one = len(rows), 0.0 if in_logs else 1.0
-        message = np.full((n, self.graph.n_messages), one)
-        models = CategoricalModels(
-            kernel_array(~self.energy.free[rows]), own if in_logs else np.exp(own), message,
-            np.zeros(message.shape),
-        )  # fmt: skip
-        lanes = _StateMessages(models, np.zeros(own.shape), np.ones(n, bool), in_logs)
-        self._sweep(lanes, self.n_iter[0])
-        return lanes
-
-    def _sweep(self, lanes, n_iter):
-        """Pass messages in `n_iter` sweeps, of which the first sweep goes forward."""
-        n, graph, found = len(lanes.good), self.graph, lanes.beliefs
-        # A tolerance of 0 is never reached, so that the number of sweeps is fixed.
-        options = CategoricalOptions(n_iter, 0.0, 0.0, float(self.method.damping), SUM)
-        answers = CategoricalAnswers(
-            np.zeros(n, np.int64), np.zeros(n, bool), np.ones(n, bool), np.empty((n, 0)), found
-        )
-        start = np.empty((0, 0))
-        if lanes.in_logs:
-            pass_logs(
-                self.logs, np.ones(len(self.logs.kind)), graph.variables,
-                lanes.models, start, options, answers, graph.work(),
-            )  # fmt: skip
-        else:
-            pass_in_lanes(graph, self.weights, lanes.models, options, answers)
-            lanes.good[...] &= answers.good
-
-    def _draw(self, block):
-        """Draw the samples of a block (start, rows, lane).
-
-        `start` has the messages of the models `rows` before the first variable is drawn. `lane` has
-        the indices of the samples to draw side by side, sorted by model.
-        """
-        start, rows, lane = block
-        which, sample = np.divmod(lane, self.states.shape[1])
-        models = rows[which]
-        lanes = start.copies(which)
-        u = self.uniforms(models, sample)
-        states = np.zeros((len(lane), self.energy.n_variables), np.int64)
-        if self.energy.evidence is not None:
-            states[...] = np.nan_to_num(self.energy.evidence[models])
-        log_prob, every = np.zeros(len(lane)), np.arange(len(lane))
-        for step in range(self.n_steps[models].max(initial=0)):
-            if step:
-                if self.method.warm_iter is None:
-                    lanes.models.message[...] = 0.0 if lanes.in_logs else 1.0
-                self._sweep(lanes, self.n_iter[1])
-            # If a model has fewer free variables than another model, its remaining steps draw
-            # clamped variables, which keep their values with probability 1.
-            variable = self.order[models, step]
-            place, chance = self._chances(lanes, variable)
-            state = _drawn(chance, u[every, variable])
-            states[every, variable] = state
-            with np.errstate(divide="ignore"):
-                log_prob += np.log(chance[every, state])
-            self._clamp(lanes, variable, place, state)
-        redraw = ~lanes.good
-        if redraw.any():
-            used, again = np.unique(which[redraw], return_inverse=True)
-            again = again.reshape(-1) * self.states.shape[1] + sample[redraw]
-            self._draw((self._begin(rows[used], True), rows[used], again))
-        good = lanes.good
-        self.states[models[good], sample[good]] = states[good]
-        self.log_prob[models[good], sample[good]] = log_prob[good]
-
-    def _chances(self, lanes, variable):
-        """Return the positions and the probabilities (B, K) of the K states of a variable.
-
-        `variable` (B,) is the index of the variable in each of B samples. The positions are indices
-        along the last axis of `lanes.beliefs`, and -1 for states that the variable does not have.
-        """
-        first, k = self._first_states[variable], self.energy.n_states[variable]
-        levels = np.arange(self.energy.n_levels)
-        place = np.where(levels < k[:, None], first[:, None] + levels, -1)
-        beliefs = np.take_along_axis(lanes.beliefs, place, axis=1)
-        chance = np.exp(beliefs) if lanes.in_logs else beliefs
-        return place, np.where(place >= 0, chance, 0.0)
-
-    @property
-    def _first_states(self):
-        """Position (n,) of the first state of each variable in arrays over all states."""
-        counts = self.energy.n_states
-        return np.cumsum(counts) - counts
-
-    def _clamp(self, lanes, variable, place, state):
-        """Clamp a variable of each sample to a state, and reset the messages to the variable."""
-        zero, one = (-np.inf, 0.0) if lanes.in_logs else (0.0, 1.0)
-        models, every = lanes.models, np.arange(len(variable))
-        row, level = np.nonzero(place >= 0)
-        weight = np.where(level == state[row], one, zero)
-        models.own[row, place[row, level]] = weight
-        lanes.beliefs[row, place[row, level]] = weight
-        models.held[every, variable] = True
-        edge_start, message_start = self.logs.edge_start, self.logs.message_start
-        for v in np.unique(variable):
-            part = slice(message_start[edge_start[v]], message_start[edge_start[v + 1]])
-            models.message[variable == v, part] = one
-
-
-def _drawn(chance, u):
-    """Draw one of K states per sample from probabilities (B, K) and uniform numbers u (B,).
-
-    The interval [0, 1) is divided into a part for each state, beginning with the last state. The
-    length of a part is the probability of its state. The state whose part contains u is drawn. With
-    two states, state 1 is drawn if u is less than its probability. A state of probability 0 is
-    never drawn, unless all probabilities are 0.
-    """
-    tails = np.cumsum(chance[:, ::-1], axis=1)
-    reversed_state = (u[:, None] >= tails).sum(axis=1)
-    # Index, counted from the last state, of the lowest state with a positive probability.
-    last = chance.shape[1] - 1 - (chance > 0).argmax(axis=1)
-    return chance.shape[1] - 1 - np.minimum(reversed_state, last)
