@@ -103,6 +103,8 @@ class Guard:
             fields["gap"][rows] = 0.0
         if fields.get("standard_error") is not None:
             fields["standard_error"][rows] = np.inf
+        if fields.get("effective_sample_size") is not None:
+            fields["effective_sample_size"][rows] = 0.0
 
     def _warn(self, fields, returns, zero, some_zero, undecided):
         impossible = self._impossible

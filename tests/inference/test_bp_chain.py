@@ -262,11 +262,11 @@ def test_contradictions_are_told_and_no_nan():
     assert found.log_partition[0] == -np.inf
     assert found.standard_error[0] == np.inf
     assert found.effective_sample_size[0] == 0
-    assert np.isfinite(found.sample_log_prob).all()
+    assert (found.sample_log_prob == -np.inf).all()
     nothing = FactorGraphEnergy([TableFactors([[0, 1]], [[-np.inf] * 4])])
     found = infer(nothing, "bp_chain", returns="sample_log_prob", n_samples=50, random_state=0)
     assert not found.converged[0]
-    assert np.isfinite(found.sample_log_prob).all()
+    assert (found.sample_log_prob == -np.inf).all()
 
 
 @pytest.mark.compiled
