@@ -56,13 +56,13 @@ class ChainGraph(NamedTuple):
 
 
 @jit(allocates=False)
-def _receive(graph, e, k, sent, work, general, n_lanes):
+def _receive(graph, e, k, sent, work, n_lanes):
     """Call `receive`, which is copied into its callers. A second copy would slow down the first."""
-    receive(None, graph, e, k, sent, work, general, n_lanes)
+    receive(None, graph, e, k, sent, work, True, n_lanes)
 
 
 @jit(allocates=False)
-def _visit(graph, v, chain, damping, general, rows, work, n_lanes):
+def _visit(graph, v, chain, damping, rows, work, n_lanes):
     """Receive the messages of variable v, compute its belief, and send its messages."""
     _, own, message, sent, belief = rows
     new, behind, high, low = work.new, work.behind, work.high, work.low
@@ -77,15 +77,15 @@ def _visit(graph, v, chain, damping, general, rows, work, n_lanes):
         if chain.settled[e]:
             continue
         at = graph.message_start[e]
-        if damping is None and graph.kind[e] == PAIR:
+        if damping == 0.0 and graph.kind[e] == PAIR:
             done = receive_directly(
                 None, graph, e, k, at, message, sent, belief, start, None, 1.0, None, work, n_lanes
             )  # fmt: skip
             if done:
                 continue
-        _receive(graph, e, k, sent, work, general, n_lanes)
+        _receive(graph, e, k, sent, work, n_lanes)
         scale_message(None, k, new, high, low, n_lanes)
-        if damping is not None:
+        if damping > 0.0:
             for a in range(k):
                 for l in range(n_lanes):
                     new[a, l] = mean_of_messages(None, damping, new[a, l], message[at + a, l])
@@ -169,13 +169,13 @@ def _send_two(at, message, sent, behind, n_lanes):
 
 
 @jit(allocates=False)
-def _sweep(graph, n_iter, chain, damping, general, rows, work, n_lanes):
+def _sweep(graph, n_iter, chain, damping, rows, work, n_lanes):
     """Make `n_iter` sweeps. Every second sweep goes backward."""
     n_left = np.uintp(chain.n_left[0])
     for iteration in range(n_iter):
         for i in range(n_left):
             v = chain.order[i if iteration % 2 == 0 else n_left - ONE - i]
-            _visit(graph, v, chain, damping, general, rows, work, n_lanes)
+            _visit(graph, v, chain, damping, rows, work, n_lanes)
 
 
 @jit(allocates=False)
@@ -224,7 +224,7 @@ def _draw(graph, l, v, u, rows, state, log_prob):
 
 
 @jit(allocates=False)
-def _leave_out(graph, v, chain, settles, general, rows, work, n_lanes):
+def _leave_out(graph, v, chain, settles, rows, work, n_lanes):
     """Leave variable v, which is clamped in all lanes, out of the sweeps.
 
     If `settles` is True, its factors that have a single variable left are settled.
@@ -245,16 +245,16 @@ def _leave_out(graph, v, chain, settles, general, rows, work, n_lanes):
                 for j in range(graph.arity[e]):
                     other = graph.scopes[scope + j]
                     if not chain.settled[other]:
-                        _settle(graph, other, chain, general, rows, work, n_lanes)
+                        _settle(graph, other, chain, rows, work, n_lanes)
 
 
 @jit(allocates=False)
-def _settle(graph, e, chain, general, rows, work, n_lanes):
+def _settle(graph, e, chain, rows, work, n_lanes):
     """Multiply the weights of a variable by its final message along edge e."""
     v = chain.variables[e]
     start = graph.state_start[v]
     k = graph.state_start[v + ONE] - start
-    _receive(graph, e, k, rows.sent, work, general, n_lanes)
+    _receive(graph, e, k, rows.sent, work, n_lanes)
     for a in range(k):
         for l in range(n_lanes):
             work.new[a, l] *= rows.own[start + a, l]
@@ -266,56 +266,47 @@ def _settle(graph, e, chain, general, rows, work, n_lanes):
 
 
 @jit(allocates=False)
-def begin_chain(graph, n_iter, damping, general, chain, rows, work):
-    """Pass messages in `n_iter` sweeps, beginning with initial messages, before the first draw.
+def draw_chain(
+    graph, begins, ready, steps, n_iter, cold, damping, chain, rows, u, state, log_prob, work
+):  # fmt: skip
+    """Draw some variables in turn, and pass messages before each draw.
+
+    This is the only kernel for weights, because a second kernel would compile all parts again.
 
     Parameters
     ----------
     graph : CategoricalGraph
         Its tables are weights.
-    n_iter : int
-    damping : share of the old log-messages that is kept, or None without damping
-    general : True, or None if all factors are tables of two variables, but not Potts tables
+    begins : bool, True to begin with initial messages and make `n_iter` sweeps
+        In `chain`, no variable is left out, and no factor is settled. In `rows`, `start` and `own`
+        are equal, and `message` and `sent` may hold any numbers.
+    ready : bool, True if the first draw needs no further sweeps
+    steps : (K, lanes) uintp, variable to draw in each step, or n if there is none
+    n_iter : int, number of sweeps before a draw
+    cold : bool, True to reset the messages before the sweeps
+    damping : float, share of the old log-messages that is kept
     chain : ChainGraph, in and out
-        On input, no variable is left out, and no factor is settled.
     rows : ChainRows, in and out
-        On input, `start` and `own` are equal, and `message` and `sent` may hold any numbers.
+    u : (n, lanes) uniform random numbers
+    state : (n, lanes) int64 output, states of the variables
+    log_prob : (lanes,), to which the log-probabilities of the states are added
     work : LaneWork
         Its array `low` (lanes,), in and out, is the smallest scale of a product so far. Where it is
         below `SMALLEST`, important weights may have underflowed.
     """
-    n_lanes = np.uintp(rows.own.shape[1])
-    _reset(graph, chain, rows, n_lanes)
-    for v in range(np.uintp(chain.n_held.shape[0])):
-        if chain.n_held[v] == np.int64(n_lanes):
-            _leave_out(graph, v, chain, damping is None, general, rows, work, n_lanes)
-    _sweep(graph, n_iter, chain, damping, general, rows, work, n_lanes)
-
-
-@jit(allocates=False)
-def draw_chain(
-    graph, steps, first, n_iter, cold, damping, general, chain, rows, u, state, log_prob, work
-):  # fmt: skip
-    """Draw some variables in turn, and pass messages before each variable but the first.
-
-    Parameters
-    ----------
-    graph, damping, general, work : see `begin_chain`
-    steps : (K, lanes) uintp, variable to draw in each step, or n if there is none
-    first : bool, True if steps[0] are the first variables that are drawn
-    n_iter : int, number of sweeps
-    cold : bool, True to reset the messages before the sweeps
-    chain, rows : as the last call of `begin_chain` or `draw_chain` left them
-    u : (n, lanes) uniform random numbers
-    state : (n, lanes) int64 output, states of the variables
-    log_prob : (lanes,), to which the log-probabilities of the states are added
-    """
     n_lanes, n = np.uintp(rows.own.shape[1]), np.uintp(chain.n_held.shape[0])
+    settles = damping == 0.0
+    if begins:
+        _reset(graph, chain, rows, n_lanes)
+        for v in range(n):
+            if chain.n_held[v] == np.int64(n_lanes):
+                _leave_out(graph, v, chain, settles, rows, work, n_lanes)
+        _sweep(graph, n_iter, chain, damping, rows, work, n_lanes)
     for step in range(np.uintp(steps.shape[0])):
-        if step > ZERO or not first:
+        if step > ZERO or not ready:
             if cold:
                 _reset(graph, chain, rows, n_lanes)
-            _sweep(graph, n_iter, chain, damping, general, rows, work, n_lanes)
+            _sweep(graph, n_iter, chain, damping, rows, work, n_lanes)
         for l in range(n_lanes):
             if steps[step, l] < n:
                 _draw(graph, l, steps[step, l], u, rows, state, log_prob)
@@ -323,7 +314,7 @@ def draw_chain(
         for l in range(n_lanes):
             v = steps[step, l]
             if v < n and chain.n_held[v] == np.int64(n_lanes):
-                _leave_out(graph, v, chain, damping is None, general, rows, work, n_lanes)
+                _leave_out(graph, v, chain, settles, rows, work, n_lanes)
 
 
 @jit(allocates=False)

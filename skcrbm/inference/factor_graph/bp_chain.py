@@ -21,12 +21,11 @@ from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.states import MOST_REACH
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.kernels.arguments import PAIR, CategoricalOptions
+from skcrbm.kernels.arguments import CategoricalOptions
 from skcrbm.kernels.categorical_weights import SMALLEST
 from skcrbm.kernels.chained_draws import (
     ChainGraph,
     ChainRows,
-    begin_chain,
     draw_chain,
     draw_in_logs,
 )
@@ -122,7 +121,7 @@ class _Start(NamedTuple):
     models: np.ndarray  # (K,) indices of the models
     chain: ChainGraph
     rows: ChainRows
-    low: np.ndarray  # (K,) smallest scale of a product, see `begin_chain`
+    low: np.ndarray  # (K,) smallest scale of a product, see `draw_chain`
 
 
 class _Chain:
@@ -146,7 +145,6 @@ class _Chain:
         self.free = graph.free
         self.graph = StateGraph(graph)
         self.weights = self.graph.kernel_graph(False)
-        self.general = True if (self.weights.kind != PAIR).any() else None
         self.short = method.damping == 0 and self.graph.is_forest
 
     @property
@@ -213,13 +211,13 @@ class _Chain:
         )  # fmt: skip
         work = graph.lanes(len(models))
         work.low[...] = 1.0
-        begin_chain(weights, self.n_iter[0], self._damping, self.general, chain, rows, work)
+        nothing, log_prob = np.empty((0, len(models))), np.empty(0)
+        draw_chain(
+            weights, True, False, nothing.astype(np.uintp), self.n_iter[0], False,
+            float(self.method.damping), chain, rows, nothing, nothing.astype(np.int64), log_prob,
+            work,
+        )  # fmt: skip
         return _Start(models, chain, rows, work.low)
-
-    @property
-    def _damping(self):
-        """The damping as the kernels take it: None without damping."""
-        return float(self.method.damping) or None
 
     def _steps(self, free):
         """Return the variables that K samples draw in each step, as uintp (steps, K).
@@ -254,8 +252,8 @@ class _Chain:
         n_messages = max(1, self.n_iter[1] * self.graph.n_messages * n)
         for part in row_chunks(len(steps), max(1, _MESSAGES_PER_CALL // n_messages)):
             draw_chain(
-                self.weights, steps[part], part.start == 0, self.n_iter[1],
-                self.method.warm_iter is None, self._damping, self.general, chain, rows, transposed,
+                self.weights, False, part.start == 0, steps[part], self.n_iter[1],
+                self.method.warm_iter is None, float(self.method.damping), chain, rows, transposed,
                 state, log_prob, work,
             )  # fmt: skip
         good = work.low > SMALLEST
