@@ -15,7 +15,7 @@ from skcrbm.energies._sparse_graph import Neighbours, SparseGraph
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import as_float_array, kernel_array
+from skcrbm.utils.validation import as_float_array, own_array
 
 # If the couplings (i, k) and (k, i) differ by at most this number times the machine epsilon times
 # the largest entry, they are averaged. A larger difference raises a ValueError.
@@ -303,11 +303,11 @@ def couplings_of(coupling: Any) -> MatrixCouplings | EdgeCouplings:
     return kind.of(coupling)
 
 
-def with_dtype(
+def with_own_values(
     pairs: MatrixCouplings | EdgeCouplings, dtype: np.dtype
 ) -> MatrixCouplings | EdgeCouplings:
-    """Return couplings in a dtype, in the layout that kernels take."""
-    return pairs.with_values(kernel_array(pairs.values, dtype))
+    """Return couplings with a copy of the values in a dtype, in the layout that kernels take."""
+    return pairs.with_values(own_array(pairs.values, dtype))
 
 
 def _check_square(coupling):

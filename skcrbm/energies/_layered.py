@@ -15,7 +15,7 @@ from skcrbm.energies.states import unchecked
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import as_row_fields, kernel_array
+from skcrbm.utils.validation import as_row_fields, kernel_array, own_array
 
 
 class LayeredEnergy(BaseEnergy):
@@ -66,12 +66,12 @@ class LayeredEnergy(BaseEnergy):
         width = max(part.stop for part in self._slices[1:])
         field = as_row_fields(field, "field", width, "n_variables")
         dtype = np.result_type(field, *(np.asarray(w) for w in weights), np.float32)
-        self.field = kernel_array(field, dtype)
+        self.field = own_array(field, dtype)
         self.unaries = None
         if unaries is not None:
             unaries = as_row_fields(unaries, "unaries", width, "n_variables")
-            self.unaries = kernel_array(unaries[0], dtype)
-        self.weights = tuple(kernel_array(w, dtype).ravel() for w in weights)
+            self.unaries = own_array(unaries[0], dtype)
+        self.weights = tuple(own_array(w, dtype).ravel() for w in weights)
         self._connections = [structure.connections[c] for c in structure.inner]
         sizes = [c.n_weights for c in self._connections]
         if [len(w) for w in self.weights] != sizes:

@@ -29,7 +29,7 @@ from skcrbm.energies.states import (
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import as_real
+from skcrbm.utils.validation import as_real, own_array
 
 #: All queries that `infer` and `sample` can answer. An energy class may support only some of them.
 QUERIES = frozenset({"marginals", "statistics", "log_partition", "map", "marginal_map"})
@@ -170,8 +170,21 @@ class BaseEnergy(Tempered, Versioned, ABC):
         """Return the energy with new fields and the same couplings."""
 
     def with_fields(self, *fields: np.ndarray) -> Self:
-        """Return the energy with new fields, and the same couplings and evidence."""
-        other = self._with_fields(*fields)
+        """Return the energy with new fields, and the same couplings and evidence.
+
+        Raises
+        ------
+        ValueError
+            If the number of arrays, or their shapes apart from the number of models, differ from
+            `fields`, or if there are not as many models as rows of evidence.
+        """
+        given = [np.shape(field) for field in fields]
+        if [shape[1:] for shape in given] != [f.shape[1:] for f in self.fields] or () in given:
+            shapes = ", ".join(str(f.shape).replace(f"({len(f)},", "(N,") for f in self.fields)
+            raise ValueError(f"fields must be arrays of the shapes {shapes}; got {given}")
+        if len({shape[0] for shape in given}) > 1:
+            raise ValueError(f"fields must have the same number of rows; got {given}")
+        other = self._with_fields(*map(own_array, fields))
         if self.evidence is not None and len(self.evidence) != other.n_models:
             raise ValueError(
                 f"fields must have as many rows as the evidence, {len(self.evidence)}; got "
@@ -570,7 +583,11 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     def statistics(self, states: np.ndarray, sample_weight: ArrayLike | None = None) -> Any:
         """Return weighted means of the sufficient statistics of 0/1 states (K, n_variables)."""
-        weight = np.ones(len(states)) if sample_weight is None else np.asarray(sample_weight)
+        weight = np.ones(len(states))
+        if sample_weight is not None:
+            weight = as_real(sample_weight, "sample_weight", f"({len(states)},)")
+        if weight.shape != (len(states),):
+            raise ValueError(f"sample_weight must have shape ({len(states)},), got {weight.shape}")
         total = weight.sum()
         return tuple(part / total for part in self.sum_statistics(states, weight))
 

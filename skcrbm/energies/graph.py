@@ -41,7 +41,7 @@ from skcrbm.utils.limits import (
     UNDECIDED_FIELD,
 )
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import as_real, as_row_fields, kernel_array
+from skcrbm.utils.validation import as_real, as_row_fields, kernel_array, own_array
 
 
 class FactorGraphEnergy(BaseEnergy):
@@ -149,7 +149,7 @@ class FactorGraphEnergy(BaseEnergy):
             field, np.result_type(*dtypes or [np.dtype(np.float64)]), by_state
         )
         dtype = np.result_type(found, *dtypes)
-        self.field = kernel_array(found, dtype)
+        self.field = own_array(found, dtype)
         flat = [p.log_potentials.reshape(-1) for p in parts if isinstance(p, TableFactors)]
         self._set_log_potentials(np.concatenate([np.empty(0, dtype), *flat]).astype(dtype))
 
@@ -602,8 +602,10 @@ class FactorGraphEnergy(BaseEnergy):
         if self.binary:
             return checked_states(states, name)
         array = np.asarray(states)
-        fits = array.dtype.kind in "biuf" and array.shape[-1:] == self.n_states.shape
-        if not fits or not ((array >= 0) & (array < self.n_states) & (array == array // 1)).all():
+        if array.shape[-1:] != self.n_states.shape:
+            return array  # the shape is checked next
+        real = array.dtype.kind in "biuf"
+        if not real or not ((array >= 0) & (array < self.n_states) & (array == array // 1)).all():
             raise ValueError(
                 f"{name} must hold states of {self.n_variables} variables, integers from 0 to the "
                 "number of states of a variable minus 1 (see n_states)"
@@ -617,7 +619,13 @@ class FactorGraphEnergy(BaseEnergy):
         array = np.asarray(means)
         if array.ndim != 3:
             return self._checked_states(array, name)
-        if array.size and not (array.min() >= -1e-6 and array.max() <= 1 + 1e-6):
+        if array.shape[2] != self.n_levels:
+            raise ValueError(
+                f"{name} must have shape (K, {self.n_variables}, {self.n_levels}), with a "
+                f"probability of each state; got {array.shape}"
+            )
+        real = array.dtype.kind in "biuf"
+        if not real or (array.size and not (array.min() >= -1e-6 and array.max() <= 1 + 1e-6)):
             raise ValueError(f"{name} must hold probabilities of the states, from 0 to 1")
         return array
 

@@ -14,7 +14,7 @@ from skcrbm.energies._couplings import (
     EdgeCouplings,
     MatrixCouplings,
     couplings_of,
-    with_dtype,
+    with_own_values,
 )
 from skcrbm.energies._factors import as_variables
 from skcrbm.energies._labelled import (
@@ -28,7 +28,7 @@ from skcrbm.energies._sparse_graph import ColourLanes, Neighbours, SparseGraph
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.energies.states import infinite_where_held, unchecked
 from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_MATRIX_ENTRIES
-from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
+from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array, own_array
 
 
 class PairwiseEnergy(BaseEnergy):
@@ -187,8 +187,8 @@ class IsingEnergy(PairwiseEnergy):
         field = np.zeros((1, pairs.n_variables), pairs.values.dtype) if field is None else field
         field = as_row_fields(field, "field", pairs.n_variables, "L")
         dtype = np.result_type(pairs.values, field)
-        self._pairs: MatrixCouplings | EdgeCouplings = with_dtype(pairs, dtype)
-        self.field = kernel_array(field, dtype)
+        self._pairs: MatrixCouplings | EdgeCouplings = with_own_values(pairs, dtype)
+        self.field = own_array(field, dtype)
 
     @classmethod
     def _of_pairs(cls, pairs, field):
@@ -491,7 +491,7 @@ class IsingEnergy(PairwiseEnergy):
             raise ValueError(
                 f"weights must have shape {self.edge_coupling.shape}, got {weights.shape}"
             )
-        pairs = self._pairs.with_edge_values(kernel_array(weights, self.dtype))
+        pairs = self._pairs.with_edge_values(own_array(weights, self.dtype))
         return self._copy_with(_pairs=pairs)
 
     # ------------------------------------------------------------------ shape

@@ -15,7 +15,7 @@ from skcrbm.energies.pairs import PairwiseEnergy
 from skcrbm.energies.states import infinite_where_held
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
-from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
+from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array, own_array
 
 # A hidden unit with the input c (bias plus weighted visible units) adds _GAIN["marginal"](0, c) =
 # softplus(c) to the log-weight of a visible state if the hidden units are summed out. If they are
@@ -86,7 +86,7 @@ class RBMEnergy(PairwiseEnergy):
                     f"{name} has {len(fields)} rows, but the other bias has {n_models}; "
                     "both must have one row per model, or a single row"
                 )
-        self.weights = weights.astype(dtype, copy=False)
+        self.weights = own_array(weights, dtype)
         self.visible_bias = self._broadcast(visible_bias, n_models, dtype)
         self.hidden_bias = self._broadcast(hidden_bias, n_models, dtype)
 
@@ -94,7 +94,7 @@ class RBMEnergy(PairwiseEnergy):
     def _broadcast(fields, n_models, dtype):
         if len(fields) != n_models:
             fields = np.broadcast_to(fields[: n_models or None], (n_models, fields.shape[1]))
-        return kernel_array(fields, dtype)
+        return own_array(fields, dtype)
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:

@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-# Methods of energies that validate their first argument, which must hold 0/1 states.
-_TAKE_STATES = (
-    "score", "log_weight", "log_weight_of_sets", "conditional_log_odds", "hidden_given_visible",
-    "hidden_and_log_weight", "visible_log_odds", "statistics",
-)  # fmt: skip
+# Methods of energies that validate their first argument, which must hold 0/1 states, and the shape
+# of this argument. The energy has N models of n variables, of which V are visible; K and C are any
+# numbers.
+_TAKE_STATES = {
+    "score": "(N, n)", "log_weight": "(N, V)", "log_weight_of_sets": "(K, V)",
+    "conditional_log_odds": "(N, C, n)", "hidden_given_visible": "(N, V)",
+    "hidden_and_log_weight": "(N, V)", "visible_log_odds": "(N, V)", "statistics": "(K, n)",
+}  # fmt: skip
 # Methods of energies whose first argument holds 0/1 states or means of variables.
-_TAKE_MEANS = ("sum_statistics",)
+_TAKE_MEANS = {"sum_statistics": "(K, n)"}
 # Means may be outside of [0, 1] by up to this number, because of rounding in float32. Means further
 # outside raise a ValueError.
 _ROUNDING = 1e-6
@@ -28,33 +31,56 @@ _ROUNDING = 1e-6
 
 def check_methods_that_take_states(cls: type) -> None:
     """Wrap the methods that an energy class defines, so that they validate their states."""
-    for names, check, own_check in (
+    for methods, check, own_check in (
         (_TAKE_STATES, checked_states, "_checked_states"),
         (_TAKE_MEANS, checked_means, "_checked_means"),
     ):
-        for name in names:
+        for name, shape in methods.items():
             if name in vars(cls):
-                setattr(cls, name, _checking(vars(cls)[name], check, own_check))
+                setattr(cls, name, _checking(vars(cls)[name], shape, check, own_check))
 
 
-def _checking(method, check, own_check):
-    """Wrap a method, so that it validates its first argument.
+def _checking(method, shape, check, own_check):
+    """Wrap a method, so that it validates the values and the shape of its first argument.
 
     If the energy has a method whose name is the string `own_check`, this method validates the
-    argument. Otherwise the function `check` validates the argument.
+    values. Otherwise the function `check` validates them.
     """
     argument = list(signature(method).parameters)[1]
 
     @wraps(method)
     def checking(self, *args, **kwargs):
-        checked = getattr(self, own_check, check)
         if args:
-            return method(self, checked(args[0], argument), *args[1:], **kwargs)
-        if argument in kwargs:
-            kwargs[argument] = checked(kwargs[argument], argument)
-        return method(self, **kwargs)
+            states, args = args[0], args[1:]
+        elif argument in kwargs:
+            states = kwargs.pop(argument)
+        else:  # raises the usual TypeError
+            return method(self, **kwargs)
+        states = getattr(self, own_check, check)(states, argument)
+        _check_shape(self, states, argument, shape)
+        return method(self, states, *args, **kwargs)
 
     return checking
+
+
+def _check_shape(energy, states, name, shape):
+    """Raise a ValueError unless states have the shape of a method in `_TAKE_STATES`.
+
+    A single state, or a single model, stands for any number of them. Arrays of means may have an
+    additional axis of states.
+    """
+    n_visible, n_all, n_models = energy.n_visible, energy.n_variables, energy.n_models
+    width = n_visible if shape.endswith("V)") else n_all
+    given = states.shape
+    if is_categorical(energy) and len(given) == 3 and shape == "(K, n)":
+        given = given[:2]
+    fits = len(given) == shape.count(",") + 1 and given[-1] == width
+    if not fits or (shape[1] == "N" and n_models not in (1, given[0]) and given[0] != 1):
+        visible = "" if "V" not in shape else f", V = {n_visible}"
+        models = "" if "N" not in shape else f"N = {n_models}, "
+        raise ValueError(
+            f"{name} must have shape {shape} with {models}n = {n_all}{visible}; got {states.shape}"
+        )
 
 
 def unchecked(method: Callable) -> Callable:

@@ -34,10 +34,16 @@ def kernel_array(array: Any, dtype: Any = None) -> np.ndarray:
     return np.require(array, dtype, "CAW")
 
 
-def as_real(array: Any, name: str, shape: str) -> np.ndarray:
-    """Return `array` as a float32 or float64 ndarray.
+def own_array(array: Any, dtype: Any = None) -> np.ndarray:
+    """Return a copy of `array` in the layout of `kernel_array`, so that no caller can change it."""
+    return np.array(array, dtype, order="C")
 
-    If `array` is ragged or not real-valued, a ValueError names the argument and the expected shape.
+
+def as_real(array: Any, name: str, shape: str) -> np.ndarray:
+    """Return `array` as a float32 or float64 ndarray in the byte order of the machine.
+
+    float16 becomes float32, and all other numbers become float64. If `array` is ragged or not
+    real-valued, a ValueError names the argument and the expected shape.
     """
     try:
         result = np.asarray(array)
@@ -47,7 +53,8 @@ def as_real(array: Any, name: str, shape: str) -> np.ndarray:
             raise TypeError(f"values of type {result.dtype}")
         if result.dtype in (np.float32, np.float64):
             return result
-        return result.astype(np.float32 if result.dtype == np.float16 else np.float64)
+        single = result.dtype.newbyteorder("=") in (np.float16, np.float32)
+        return result.astype(np.float32 if single else np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a real array of shape {shape}: {error}") from error
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from reference.energy_cases import BINARY
+from reference.energy_cases import BINARY, CASES
 from reference.outside import TripleEnergy
 
 from skcrbm.energies import SparseIsingEnergy
@@ -52,6 +52,57 @@ def test_only_zeros_and_ones(case, name):
             method(bad, *others)
     with pytest.raises(ValueError, match=f"{argument} must hold"):
         method(np.full(states.shape, "a"), *others)
+
+
+@pytest.mark.parametrize("name", TAKE_STATES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_wrong_shapes(case, name):
+    """One error names the argument and the shape: columns, axes, and number of models."""
+    energy = case.make(0, 3, 1.0, np.float64)
+    method, argument = getattr(energy, name), TAKE_STATES[name][0]
+    states, *others = arguments(energy, name)
+    wrong = [
+        np.concatenate([states, states[..., :1]], axis=-1),
+        states[..., 1:],
+        states[0],
+        states[None],
+        states[..., :0],
+        *([states[:2]] if TAKE_STATES[name][1] != "joint" and "sets" not in name else []),
+    ]
+    if name == "score":
+        wrong.append(states[:2])
+    for bad in wrong:
+        with pytest.raises(ValueError, match=rf"^{argument} must have shape \(.*; got"):
+            method(bad, *others)
+        more = "weight" if name == "sum_statistics" else "block"
+        with pytest.raises(ValueError, match=rf"^{argument} must have shape \(.*; got"):
+            method(**{argument: bad.tolist()}, **({more: others[0]} if others else {}))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_one_state_or_one_model_stands_for_many(case):
+    energy = case.make(0, 3, 1.0, np.float64)
+    states = np.zeros((3, energy.n_variables))
+    if hasattr(energy, "units"):
+        for group in energy.units.groups:
+            states[:, group.start] = 1
+    np.testing.assert_array_equal(energy.score(states[:1]), energy.score(states))
+    one = energy.rows([0])
+    np.testing.assert_array_equal(one.score(states), np.repeat(one.score(states[:1]), 3))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_wrong_fields_and_weights(case):
+    energy = case.make(0, 3, 1.0, np.float64)
+    fields = energy.fields
+    for bad in ([f[:, 1:] for f in fields], [*fields, fields[0]], [], [f[0, 0] for f in fields]):
+        with pytest.raises(ValueError, match=r"^fields must be arrays of the shapes \(N, "):
+            energy.with_fields(*bad)
+    states = np.zeros((3, energy.n_variables))
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(3,\)"):
+        energy.statistics(states, np.ones(2))
+    with pytest.raises(ValueError, match=r"sample_weight must be a real array"):
+        energy.statistics(states, ["a", "b", "c"])
 
 
 def test_means_are_valid_for_sums():
