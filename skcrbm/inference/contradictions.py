@@ -39,6 +39,10 @@ def contradicted_models(energy: Any) -> np.ndarray:
     states of some variable are excluded. On graphs without loops, the mask shows all models whose
     states all have weight 0. On graphs with loops, it may miss some of them.
     """
+    # OR and AND factors alone do not contradict each other: all agree with the state in which each
+    # variable is 0.
+    if energy.evidence is None and (energy.log_potentials > -np.inf).all():
+        return np.zeros(energy.n_models, bool)
     if energy.evidence is None and energy.n_models > 1:  # the models share their factors
         return np.repeat(contradicted_models(energy.rows([0])), energy.n_models)
     return _PossibleStates(energy).refuted()
@@ -153,8 +157,6 @@ def _without_contradictions(energy, impossible):
     """Return the energy without the evidence of the models in a mask (N,).
 
     If the factors contradict each other without evidence, the tables have no zeros in the result.
-    OR and AND factors do not contradict each other: all agree with the state in which each variable
-    is 0.
     """
     other = energy.rows(np.arange(energy.n_models))
     if energy.evidence is not None:

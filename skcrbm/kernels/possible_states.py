@@ -46,7 +46,7 @@ class StateSearch(NamedTuple):
     digit: np.ndarray  # (largest scope,) int64, scratch
 
 
-@jit
+@jit(allocates=False)
 def _enqueue(hard, search, v, but):
     """Add the factors of variable v to the queue, apart from factor `but`."""
     for i in range(hard.variable_start[v], hard.variable_start[v + 1]):
@@ -57,7 +57,7 @@ def _enqueue(hard, search, v, but):
             search.count[2] += 1
 
 
-@jit
+@jit(allocates=False)
 def _exclude(hard, search, v, k, but):
     """Exclude state k of variable v, which is possible now."""
     search.possible[v, k] = False
@@ -67,7 +67,7 @@ def _exclude(hard, search, v, k, but):
     _enqueue(hard, search, v, but)
 
 
-@jit
+@jit(allocates=False)
 def _support_of_table(hard, search, f):
     """Mark in `search.support` the states that occur in a possible entry of table f."""
     low, m = hard.scope_start[f], hard.scope_start[f + 1] - hard.scope_start[f]
@@ -97,7 +97,7 @@ def _support_of_table(hard, search, f):
     search.count[3] += size
 
 
-@jit
+@jit(allocates=False)
 def _support_of_or(hard, search, f):
     """Mark the states that are possible in an OR factor; in an AND, both states are swapped."""
     low, m = hard.scope_start[f], hard.scope_start[f + 1] - hard.scope_start[f]
@@ -119,7 +119,7 @@ def _support_of_or(hard, search, f):
     search.count[3] += m
 
 
-@jit
+@jit(allocates=False)
 def propagate(hard, search):
     """Visit the factors in the queue until no further state is excluded.
 
@@ -154,7 +154,7 @@ def propagate(hard, search):
     return failed
 
 
-@jit
+@jit(allocates=False)
 def possible_states(hard, search, exist, held):
     """Exclude all states that the factors exclude; return False if a variable has no state left.
 
@@ -177,7 +177,7 @@ def possible_states(hard, search, exist, held):
     return propagate(hard, search) < 0
 
 
-@jit
+@jit(allocates=False)
 def refuted_models(hard, search, exist, held, refuted):
     """Write True to `refuted` (N,) for the models in which a variable has no possible state.
 
@@ -187,7 +187,7 @@ def refuted_models(hard, search, exist, held, refuted):
         refuted[n] = not possible_states(hard, search, exist, held[n])
 
 
-@jit
+@jit(allocates=False)
 def _choose(hard, search, failures):
     """Return the variable on which to branch, or -1 if each variable has a single state.
 
@@ -206,7 +206,7 @@ def _choose(hard, search, failures):
     return best
 
 
-@jit
+@jit(allocates=False)
 def search_states(hard, search, preferred, decisions, failures, limit):
     """Search for a joint state that all factors allow.
 
