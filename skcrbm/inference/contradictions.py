@@ -9,25 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import Chains
-from skcrbm.kernels.possible_states import (
-    REFUTED,
-    UNDECIDED,
-    HardFactors,
-    StateSearch,
-    possible_states,
-    refuted_models,
-    search_states,
-)
 from skcrbm.utils.warnings import warn_user
-
-# Largest number of table entries that the search for a state of positive weight visits in each
-# model: some hundredths of a second.
-_SEARCH_ENTRIES = 2**22
 
 
 def contradicted_models(energy: Any) -> np.ndarray:
@@ -45,7 +30,9 @@ def contradicted_models(energy: Any) -> np.ndarray:
         return np.zeros(energy.n_models, bool)
     if energy.evidence is None and energy.n_models > 1:  # the models share their factors
         return np.repeat(contradicted_models(energy.rows([0])), energy.n_models)
-    return _PossibleStates(energy).refuted()
+    from skcrbm.inference.possible_states import PossibleStates
+
+    return PossibleStates(energy).refuted()
 
 
 class Guard:
@@ -85,9 +72,11 @@ class Guard:
         zero, some_zero = _zero_weights(energy, witness)
         open_models = zero & ~self._impossible
         undecided = np.zeros(energy.n_models, bool)
-        if open_models.any() and _zeros_form_loops(energy):
-            found = _PossibleStates(energy)
-            for n in np.flatnonzero(open_models).tolist():
+        if open_models.any():
+            from skcrbm.inference.possible_states import REFUTED, UNDECIDED, PossibleStates
+
+            found = PossibleStates(energy)
+            for n in np.flatnonzero(open_models & found.has_loops).tolist():
                 preferred = None if witness is None else witness[n, 0]
                 answer = found.search(n, preferred)
                 self._impossible[n] = answer == REFUTED
@@ -204,17 +193,6 @@ def _zero_weights(energy, states):
     return zero.all(axis=1), zero.any(axis=1)
 
 
-def _zeros_form_loops(energy):
-    """Return True if the factors with zeros and their variables form a loop."""
-    hard = _hard_factors(energy)
-    n, n_factors = len(hard.n_states), len(hard.kind)
-    factor = np.repeat(np.arange(n_factors), np.diff(hard.scope_start))
-    edges = np.ones(len(factor)), (n + factor, hard.scope)
-    graph = sparse.coo_array(edges, shape=(n + n_factors, n + n_factors))
-    n_parts = connected_components(graph, directed=False, return_labels=False)
-    return len(factor) > n + n_factors - n_parts
-
-
 def log_partition_range(energy: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return a lower and an upper bound of log Z for each model of a factor graph.
 
@@ -243,84 +221,3 @@ def _least(logs):
     """Return the smallest finite number on the last axis, or 0 if there is no finite number."""
     least = logs.min(axis=-1, where=logs > -np.inf, initial=np.inf)
     return np.where(least == np.inf, 0.0, least)
-
-
-class _PossibleStates:
-    """Possible states of the variables of N models that share their factors."""
-
-    def __init__(self, energy: Any):
-        self._hard = _hard_factors(energy)
-        self._energy = energy
-        n, n_levels = energy.n_variables, max(2, int(energy.state_counts.max(initial=2)))
-        n_factors = len(self._hard.kind)
-        width = int(np.diff(self._hard.scope_start).max(initial=1))
-        self._search = StateSearch(
-            np.empty((n, n_levels), bool),
-            np.empty((n * n_levels, 2), np.int64),
-            np.empty(max(1, n_factors), np.int64),
-            np.zeros(max(1, n_factors), bool),
-            np.zeros(4, np.int64),
-            np.empty((width, n_levels), bool),
-            np.empty(width, np.int64),
-        )
-        self._exist = np.arange(n_levels) < energy.state_counts[:, None]
-        free = np.full((energy.n_models, n), np.nan)
-        self._held = free if energy.evidence is None else energy.evidence
-
-    def refuted(self) -> np.ndarray:
-        """Return a mask (N,), True if the factors exclude all states of some variable."""
-        found = np.zeros(len(self._held), bool)
-        refuted_models(self._hard, self._search, self._exist, self._held, found)
-        return found
-
-    def search(self, n: int, preferred: np.ndarray | None) -> int:
-        """Search for a state of positive weight of model n; see `search_states`."""
-        if not possible_states(self._hard, self._search, self._exist, self._held[n]):
-            return REFUTED
-        n_variables = self._energy.n_variables
-        first = np.zeros(n_variables) if preferred is None else preferred
-        return search_states(
-            self._hard,
-            self._search,
-            np.asarray(first).astype(np.int64),
-            np.empty((n_variables + 1, 3), np.int64),
-            np.ones(n_variables),
-            _SEARCH_ENTRIES,
-        )
-
-
-def _hard_factors(energy):
-    """Return the tables with zeros and the OR and AND factors of an energy as flat arrays."""
-    kinds, lengths, scopes, positive = [], [], [], [np.empty(0, bool)]
-    sizes = []
-    for group in energy.tables:
-        entries = group.log_potentials > -np.inf
-        hard = np.flatnonzero(~entries.all(axis=1))
-        kinds.append(np.zeros(len(hard), np.int64))
-        lengths.append(np.full(len(hard), len(group.shape)))
-        scopes.append(group.variables[hard].ravel())
-        positive.append(entries[hard].ravel())
-        sizes.append(np.full(len(hard), entries.shape[1]))
-    for group, kind in ((energy.ors, 1), (energy.ands, -1)):
-        n_inputs = np.diff(group.start)
-        kinds.append(np.full(len(n_inputs), kind))
-        lengths.append(n_inputs + 1)
-        scopes.append(np.insert(group.inputs, group.start[1:], group.outputs))
-        sizes.append(np.zeros(len(n_inputs), np.int64))
-    scope = np.concatenate(scopes).astype(np.int64)
-    length, size = np.concatenate(lengths), np.concatenate(sizes)
-    start = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
-    factor = np.repeat(np.arange(len(length)), length)
-    order = np.argsort(scope, kind="stable")
-    variable_start = np.zeros(energy.n_variables + 1, np.int64)
-    np.cumsum(np.bincount(scope, minlength=energy.n_variables), out=variable_start[1:])
-    return HardFactors(
-        np.concatenate(kinds).astype(np.int64),
-        start,
-        scope,
-        (np.cumsum(size) - size).astype(np.int64),
-        np.concatenate(positive),
-        energy.state_counts.astype(np.int64),
-        variable_start,
-        factor[order].astype(np.int64),
-    )

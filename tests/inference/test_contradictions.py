@@ -173,7 +173,7 @@ def test_possible_loops_are_not_reported(method, by_state):
 
 def test_a_search_without_result_warns(monkeypatch):
     """Seven pigeons in six holes: no state, and no short proof."""
-    monkeypatch.setattr("skcrbm.inference.contradictions._SEARCH_ENTRIES", 10_000)
+    monkeypatch.setattr("skcrbm.inference.possible_states._SEARCH_ENTRIES", 10_000)
     pairs = [[i, k] for i in range(7) for k in range(i)]
     table = np.where(np.eye(6), -np.inf, 0)
     energy = FactorGraphEnergy.from_tables(pairs, [table] * len(pairs))
