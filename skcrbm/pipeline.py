@@ -13,7 +13,7 @@ from skcrbm.targets.names import RANK, ranked_index
 from skcrbm.targets.sequences import positions
 from skcrbm.targets.wrapped import call_given, final_model, inner_method
 from skcrbm.utils.sklearn_private import check_feature_names
-from skcrbm.utils.validation import note_features, take_rows
+from skcrbm.utils.validation import check_index, note_features, take_rows
 
 __all__ = ["Pipeline", "SequenceTransformer", "make_pipeline"]
 
@@ -71,6 +71,26 @@ class Pipeline(pipeline.Pipeline):
     >>> model.predict_topk(X[:2], k=3).labels.shape, model.score_samples(X, Y).shape
     ((2, 3, 5), (150,))
     """
+
+    def fit(self, X, y=None, **params):
+        """Fit the steps one after the other.
+
+        Parameters
+        ----------
+        X : array-like
+            Input of the first step.
+        y : array-like, default=None
+            Labels.
+        **params : dict
+            Parameters of the steps, as in scikit-learn.
+
+        Returns
+        -------
+        self : object
+            This object.
+        """
+        check_index(X, y, "y")  # the steps may return arrays without an index
+        return super().fit(X, y, **params)
 
     @property
     def label_names_(self):
@@ -186,6 +206,8 @@ class Pipeline(pipeline.Pipeline):
         score : float
             Score of the last step.
         """
+        check_index(X, y, "y")
+        check_index(X, sample_weight, "sample_weight")
         if y_known is None:
             return super().score(X, y, sample_weight, **params)
         return call_given(self, "score", X, y_known, y=y, sample_weight=sample_weight, **params)

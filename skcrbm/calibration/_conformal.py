@@ -13,9 +13,6 @@ from skcrbm.targets.indicator import indicator_by_name, require_complete
 from skcrbm.targets.proba import label_answers
 from skcrbm.targets.wrapped import WrappingClassifier, wrapped_rows
 from skcrbm.utils.options import multilabel_tags
-from skcrbm.utils.validation import (
-    count_rows,
-)
 
 
 class ConformalBase(WrappingClassifier):
@@ -102,19 +99,6 @@ def _on_complete_rows(model, X, visible, respond):
     found = respond(model, X, filled).astype(float)
     found[np.isnan(visible).any(axis=1)] = np.nan
     return found
-
-
-def check_groups(groups, X):
-    """Return the groups (n,) of the rows of X as an array, or zeros if there are no groups."""
-    n_rows = count_rows(X)
-    if groups is None:
-        return np.zeros(n_rows, int)
-    groups = np.asarray(groups)
-    if groups.shape != (n_rows,):
-        raise ValueError(
-            f"groups must have the shape ({n_rows},), with a group for each row; got {groups.shape}"
-        )
-    return groups
 
 
 def conformal_quantile(scores, weight, confidence, name):

@@ -9,17 +9,18 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
-from skcrbm.calibration._conformal import ConformalBase, check_groups, conformal_quantile
+from skcrbm.calibration._conformal import ConformalBase, conformal_quantile
 from skcrbm.calibration._summary import summarize
 from skcrbm.targets.classifier import check_outer_fitted
 from skcrbm.targets.distribution import LabelDistribution, is_joint
+from skcrbm.targets.groups import check_groups
 from skcrbm.targets.label_sets import all_label_vectors
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, fit_context
-from skcrbm.utils.validation import check_count, count_rows, take_rows
+from skcrbm.utils.validation import check_count, check_index, count_rows, take_rows
 
 # Scores that differ by less than this number count as equal, so that rounding errors of sums of
 # probabilities do not decide whether a vector is in a set.
@@ -206,7 +207,7 @@ class ConformalLabelSets(ConformalBase):
             )
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         self._grouped = groups is not None
-        groups = check_groups(groups, X)
+        groups = np.zeros(count_rows(X), int) if groups is None else check_groups(groups, X)
         scores, _, weight, complete = self._fit_inner(X, y, sample_weight, self._scores)
         used = complete & (weight > 0)
         self.thresholds_ = {}
@@ -241,6 +242,7 @@ class ConformalLabelSets(ConformalBase):
             vectors estimates the coverage.
         """
         threshold = self._thresholds_of(X, groups)
+        check_index(X, y, "y")
         labels = self._labels_of_rows(y, count_rows(X))
         scores = self._scores(self.estimator_, X, labels)
         return scores <= threshold + _SLACK
@@ -368,7 +370,7 @@ class ConformalLabelSets(ConformalBase):
         if (groups is not None) != self._grouped:
             needs = "groups, as in fit" if self._grouped else "no groups, because fit had no groups"
             raise ValueError(f"groups: this {type(self).__name__} needs {needs}")
-        groups = check_groups(groups, X)
+        groups = np.zeros(count_rows(X), int) if groups is None else check_groups(groups, X)
         known, index = np.unique(groups, return_inverse=True)
         new = [group for group in known if group not in self.thresholds_]
         if new:

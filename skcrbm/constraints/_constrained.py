@@ -35,7 +35,7 @@ from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABE
 from skcrbm.utils.options import Integer, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
-from skcrbm.utils.validation import check_count, check_same_length, count_rows
+from skcrbm.utils.validation import check_count, check_same_rows, count_rows
 from skcrbm.utils.warnings import warn_user
 
 # Probabilities are clipped to this distance from 0 and 1. If a classifier were certain of labels
@@ -404,7 +404,7 @@ class Constrained(WrappingClassifier):
         """
         check_outer_fitted(self)
         labels = self._complete(y)
-        check_same_length(X, labels)
+        check_same_rows(X, y)
         found = self._answers(X, None, lambda part: part.log_proba(labels[part.rows]))
         return np.where(self._conditions.satisfied(labels), np.concatenate(found), -np.inf)
 

@@ -28,7 +28,8 @@ from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
 from skcrbm.utils.validation import (
     check_count,
-    check_same_length,
+    check_index,
+    check_same_rows,
     note_features,
     take_rows,
 )
@@ -168,7 +169,7 @@ class BlendedLabelSets(WrappingClassifier):
                 "y must be a 0/1 indicator matrix (n_samples, n_outputs) with at least two columns "
                 "for BlendedLabelSets; use another classifier for the classes of a 1-D y"
             )
-        check_same_length(X, y)
+        check_same_rows(X, y, sample_weight)
         note_features(self, X)
         y = targets.for_classifier(y)
         visible, weight = weighted_labels(targets, y, sample_weight)
@@ -326,7 +327,8 @@ class BlendedLabelSets(WrappingClassifier):
         """
         parts = self._parts(X)
         visible = self._targets.encode(y)
-        check_same_length(parts.trees, visible)
+        check_index(X, y, "y")
+        check_same_rows(parts.trees, visible)
         stack = np.asarray(self._final.score_samples(parts.inputs, visible))
         trees = (parts.trees * _agreement(visible, self.label_sets_)).sum(axis=1)
         return self._blended(stack, trees)

@@ -13,9 +13,11 @@ from skcrbm.model_selection._stratified import (
     MultilabelStratifiedShuffleSplit,
     check_fold_options,
 )
+from skcrbm.targets.groups import check_groups
 from skcrbm.targets.indicator import positive_labels, with_dimensions
 from skcrbm.targets.names import is_frame
 from skcrbm.utils.sklearn_private import safe_indexing
+from skcrbm.utils.validation import check_index
 
 
 def _group_parts(present, groups, shares, rng=None):
@@ -129,30 +131,22 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
             If y is not a 0/1 matrix, `groups` is None or has another length, or there are fewer
             groups than folds.
         """
+        if groups is None:
+            raise ValueError(
+                "groups must hold the group of each row; MultilabelStratifiedKFold needs no groups"
+            )
+        check_index(X, y, "y")
+        check_index(y, groups, "groups", "y")
         y = y if y is None or is_frame(y) else with_dimensions(y)
-        return super().split(X, y, groups)
+        return super().split(X, y, check_groups(groups, X))
 
     def _iter_test_masks(self, X=None, y=None, groups=None):
         present = positive_labels(y)
         rng = check_random_state(self.random_state) if self.shuffle else None
         shares = np.full(self.n_splits, 1 / self.n_splits)
-        fold = _group_parts(present, _check_groups(groups, present.shape[0]), shares, rng)
+        fold = _group_parts(present, groups, shares, rng)
         for k in range(self.n_splits):
             yield fold == k
-
-
-def _check_groups(groups, n_rows):
-    """Return `groups` as an array (n_rows,); raise a ValueError if it is None or does not fit."""
-    if groups is None:
-        raise ValueError(
-            "groups must hold the group of each row; MultilabelStratifiedKFold needs no groups"
-        )
-    groups = np.asarray(groups)
-    if groups.ndim != 1:
-        raise ValueError(f"groups must have the shape (n_samples,), got {groups.shape}")
-    if len(groups) != n_rows:
-        raise ValueError(f"groups has {len(groups)} entries, but y has {n_rows} rows")
-    return groups
 
 
 def multilabel_train_test_split(
@@ -209,6 +203,8 @@ def multilabel_train_test_split(
     >>> X_test.shape, y_train.mean(axis=0).round(2), y_test.mean(axis=0).round(2)
     ((50, 20), array([0.43, 0.31, 0.32, 0.52]), array([0.42, 0.3 , 0.32, 0.52]))
     """
+    for i, array in enumerate((y, *arrays)):
+        check_index(X, array, f"arrays[{i - 1}]" if i else "y")
     y = y if is_frame(y) else with_dimensions(y)
     all_arrays = indexable(X, y, *arrays)
     test_size = 0.25 if test_size is None and train_size is None else test_size
@@ -226,7 +222,7 @@ def _group_split(y, groups, test_size, train_size, random_state):
     """Return the rows (train, test) of a split that keeps groups together."""
     present = positive_labels(y)
     n_rows = present.shape[0]
-    groups = _check_groups(groups, n_rows)
+    groups = check_groups(groups, y)
     sizes = [len(rows) for rows in next(_sizes(test_size, train_size).split(np.empty(n_rows)))]
     rest = n_rows - sum(sizes)
     shares = np.array([*sizes, rest] if rest else sizes) / n_rows

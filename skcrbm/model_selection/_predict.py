@@ -8,6 +8,7 @@ from sklearn import model_selection
 from sklearn.model_selection import check_cv
 
 from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.targets.groups import check_groups
 from skcrbm.targets.indicator import indicator_with_nan, with_dimensions
 from skcrbm.targets.multioutput import class_columns
 from skcrbm.targets.names import is_frame, label_names_of
@@ -15,7 +16,7 @@ from skcrbm.targets.proba import dense_answer, is_list_of_outputs, label_margina
 from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
-from skcrbm.utils.validation import count_rows
+from skcrbm.utils.validation import check_index, count_rows
 
 
 @validate_params(
@@ -100,6 +101,10 @@ default="predict"
     >>> cross_val_predict(model, X, Y, cv=3, method="predict_proba").shape
     (150, 5)
     """
+    check_index(X, y, "y")
+    for name, value in (params or {}).items():
+        check_index(X, value, name)
+    groups = None if groups is None else check_groups(groups, X)
     options: dict[str, Any] = {"groups": groups, "n_jobs": n_jobs, "fit_params": params}
     if _predicts_structures(estimator, y):
         found = out_of_fold(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.targets.frames import check_container, sparse_labels
 from skcrbm.targets.names import all_strings
 from skcrbm.utils.pickling import built, checked_state, plain, shallow_copy, state_with_version
-from skcrbm.utils.validation import check_same_length
+from skcrbm.utils.validation import check_same_rows
 
 # Methods that return arrays for a 1-D y, because scikit-learn indexes their results by position.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
@@ -114,7 +114,7 @@ class TargetsMixin(ClassifierMixin):
         float
         """
         check_outer_fitted(self)
-        check_same_length(X, y, sample_weight)
+        check_same_rows(X, y, sample_weight)
         return self._targets.accuracy(y, self.predict(X), sample_weight)
 
 
@@ -172,7 +172,7 @@ def score_with_known(
     if y_known is None:
         return TargetsMixin.score(self, X, y, sample_weight)
     check_outer_fitted(self)
-    check_same_length(X, y, sample_weight, y_known)
+    check_same_rows(X, y, sample_weight, y_known)
     known = self._targets.check_known(y_known, X)
     y_pred = self.predict(X, y_known=y_known)
     return self._targets.accuracy(y, y_pred, sample_weight, known)

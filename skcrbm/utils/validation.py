@@ -205,12 +205,47 @@ def take_rows(X: Any, rows: Any) -> Any:
     return safe_indexing(X.tocsr() if sparse.issparse(X) else X, rows)
 
 
-def check_same_length(X: Any, y: Any, *others: Any) -> None:
-    """Raise an error unless all arrays have the same number of rows; None is ignored."""
+def check_same_rows(X: Any, y: Any, sample_weight: Any = None, y_known: Any = None) -> None:
+    """Raise an error unless all arrays have the same number of rows in the same order.
+
+    None is ignored. The order can be compared for pandas objects only, see `check_index`; the rows
+    of `y_known` may be in another order, because they are matched by the index.
+    """
     try:
-        check_consistent_length(X, y, *others)
+        check_consistent_length(X, y, sample_weight, y_known)
     except TypeError as error:
         raise TypeError(f"X and y must be arrays with a row for each sample: {error}") from error
+    check_index(X, y, "y")
+    check_index(X, sample_weight, "sample_weight")
+
+
+def check_index(X: Any, values: Any, name: str, rows_of: str = "X") -> None:
+    """Raise a ValueError if two pandas objects have rows with the same labels in another order.
+
+    Rows are taken by position, as in scikit-learn. If the indices contain the same labels in
+    another order, then either the order or the labels are wrong. This holds as well for indices
+    that share some of their labels, unless one of them only counts the rows from 0. `name` and
+    `rows_of` are the names of `values` and X in the message.
+    """
+    rows, own = getattr(X, "index", None), getattr(values, "index", None)
+    if not (hasattr(rows, "get_indexer") and hasattr(own, "get_indexer")):
+        return
+    if len(rows) != len(own) or len(rows) < 2 or own.equals(rows):
+        return  # the caller raises an error about a wrong number of rows
+    shared = own.isin(rows)
+    if not shared.any() or ((_counts_rows(rows) or _counts_rows(own)) and not shared.all()):
+        return
+    raise ValueError(
+        f"The rows of {name} and of {rows_of} have the labels of each other in another order, or "
+        f"only some of them. Rows are taken by position: pass {name}.loc[{rows_of}.index] if each "
+        f"row belongs to the row of {rows_of} with its label, or "
+        f"{name}.set_axis({rows_of}.index) if the rows are in the same order"
+    )
+
+
+def _counts_rows(index):
+    """Return True if a pandas index is 0, 1, 2, ..., as pandas makes it by default."""
+    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
 
 
 def filled_with_nan(array: Any) -> Any:

@@ -101,12 +101,12 @@ def test_split_into_two_parts(groups):
         (lambda X, y: MultilabelStratifiedGroupKFold(1), "n_splits must be an integer of at"),
         (lambda X, y: MultilabelStratifiedGroupKFold(random_state=0), "no effect with shuffle"),
         (lambda X, y: folds_of(X, y, None), "groups must hold the group of each row"),
-        (lambda X, y: folds_of(X, y, [0, 1]), "inconsistent numbers of samples"),
+        (lambda X, y: folds_of(X, y, [0, 1]), r"groups must have the shape \(6,\)"),
         (
             lambda X, y: multilabel_train_test_split(X, y, groups=[0, 1]),
-            "groups has 2 entries, but y has 6 rows",
+            r"groups must have the shape \(6,\), .* got \(2,\)",
         ),
-        (lambda X, y: folds_of(X, y, y), r"groups must have the shape \(n_samples,\)"),
+        (lambda X, y: folds_of(X, y, y), r"groups must have the shape \(6,\)"),
         (
             lambda X, y: folds_of(X, y, [0, 0, 0, 1, 1, 1]),
             "at least 3 groups, a group for each part; got 2",
