@@ -2,7 +2,7 @@
 
 from sklearn import exceptions
 
-__all__ = ["DataFileError", "InconsistentVersionWarning"]
+__all__ = ["DataFileError", "InaccurateInferenceWarning", "InconsistentVersionWarning"]
 
 
 class DataFileError(ValueError, OSError):
@@ -23,6 +23,25 @@ class DataFileError(ValueError, OSError):
     ...     except DataFileError as error:
     ...         print("is not the expected file" in str(error))
     True
+    """
+
+
+class InaccurateInferenceWarning(UserWarning):
+    """Warning that messages have converged to marginals that are probably wrong.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from skcrbm.energies import IsingEnergy
+    >>> from skcrbm.exceptions import InaccurateInferenceWarning
+    >>> from skcrbm.inference import infer
+    >>> frustrated = IsingEnergy(-1.0 * (1 - np.eye(4)), [[0.3, 0.1, -0.2, 0.1]])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     result = infer(frustrated, "sum_product", damping=0.5, max_iter=1000)
+    >>> [warning.category is InaccurateInferenceWarning for warning in caught]
+    [True]
     """
 
 

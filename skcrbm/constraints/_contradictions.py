@@ -12,7 +12,7 @@ from skcrbm.constraints._counted_trees import counted_trees, edges_and_counts
 from skcrbm.constraints._distributions import Counted, factor_graph, is_possible
 from skcrbm.constraints._rules import Hierarchy, LabelNumbers, Rule
 from skcrbm.constraints._wide import IntegerProgram, WeightedDraws
-from skcrbm.inference import infer
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.warnings import warn_user
@@ -98,7 +98,7 @@ def _possible_by_search(conditions, known):
     reward = (n_tables + 1.0) * np.where(known == 1, 1, np.where(known == 0, -1, 0))
     energy = factor_graph(conditions, reward, forbidden=-1.0)
     try:
-        best = energy.score(infer(energy, "exact", returns="map").assignment)
+        best = energy.score(run_inference(energy, "exact", returns="map").assignment)
     except ValueError:  # too wide for elimination
         program, weights = IntegerProgram(conditions), np.zeros(conditions.n_labels)
         return np.array([program.best(weights, row) is not None for row in known])

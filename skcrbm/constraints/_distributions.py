@@ -8,10 +8,11 @@ from scipy.special import logsumexp
 from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._counted_trees import CountedTrees, counted_trees
 from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.inference import infer, sample
+from skcrbm.inference import sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.exact.counted_trees import CountedTreeModels
 from skcrbm.inference.exact.k_best import k_best_of_models
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.parallel import row_chunks
 
 
@@ -99,7 +100,7 @@ class Eliminated:
 
     def _ask(self, returns):
         try:
-            return infer(self.energy, "exact", returns=returns, clamp=self.clamp)
+            return run_inference(self.energy, "exact", returns=returns, clamp=self.clamp)
         except ContradictionError as error:
             raise impossible_row(self.rows, error.model) from None
 
@@ -259,7 +260,7 @@ def is_possible(conditions: Conditions) -> bool:
         if trees is not None:
             Counted(slice(0, 1), trees, log_odds, None).best()
         else:
-            infer(factor_graph(conditions, log_odds), "exact", returns="log_partition")
+            run_inference(factor_graph(conditions, log_odds), "exact", returns="log_partition")
     except (ContradictionError, Impossible):
         return False
     return True

@@ -23,8 +23,8 @@ from skcrbm.decoding.expected import (
 )
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.energies.states import unchecked
-from skcrbm.inference import infer
 from skcrbm.inference.rbm.mixture import LabelMixture, rows_of_small_mixtures
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
@@ -241,7 +241,7 @@ class _Joint(_Model):
 
     def _infer(self, energy):
         returns = ("marginals", "log_partition")
-        result = infer(energy, self.method, returns=returns, n_jobs=self.n_jobs)
+        result = run_inference(energy, self.method, returns=returns, n_jobs=self.n_jobs)
         assert result.marginals is not None
         assert result.log_partition is not None
         return result.marginals[:, : energy.n_visible].astype(np.float64), result.log_partition
@@ -328,7 +328,7 @@ class _Independent(_Model):
 
     def __init__(self, posterior):
         super().__init__(posterior)
-        result = infer(self.energy, self.method, n_jobs=self.n_jobs)
+        result = run_inference(self.energy, self.method, n_jobs=self.n_jobs)
         assert result.marginals is not None
         assert result.log_odds is not None
         n_labels = self.energy.n_visible

@@ -11,7 +11,8 @@ from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.states import unchecked
-from skcrbm.inference import InferenceMethod, infer, sample
+from skcrbm.inference import InferenceMethod, sample
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
 # Log-probability for output values with the predicted probability 0. The number is lower than all
@@ -96,7 +97,9 @@ class Posterior(NamedTuple):
     def infer(self, method=None, **options):
         """Call `skcrbm.inference.infer` with the known outputs clamped."""
         method = self.method if method is None else method
-        return infer(self.energy, method, clamp=self.evidence(), n_jobs=self.n_jobs, **options)
+        return run_inference(
+            self.energy, method, clamp=self.evidence(), n_jobs=self.n_jobs, **options
+        )
 
     def log_odds(self) -> np.ndarray:
         """Return the log-odds (N, V) of the marginals of the outputs, given the known outputs."""

@@ -22,11 +22,11 @@ from skcrbm.inference import (
     InferenceMethod,
     PerturbAndMAP,
     PerturbAndMaxProduct,
-    infer,
 )
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.random_numbers import random_key, uniforms
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.data import ArraySource, Design
 from skcrbm.learning.fit import (
     NO_PROGRESS,
@@ -302,7 +302,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         clamp = self._check_given(n_samples, given)
         if isinstance(self._rule, BPLearning):
             energy, n_features = self.energy_, self.n_features_in_
-            found = infer(energy, self._belief_method(), clamp=clamp, returns="marginals")
+            found = run_inference(energy, self._belief_method(), clamp=clamp, returns="marginals")
             p = found.marginals[:, :n_features]
             u = uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
             states = independent_states(energy, u[None], p)[0]

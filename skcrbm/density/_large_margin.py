@@ -16,8 +16,9 @@ from skcrbm.density._scopes import checked_inputs, checked_ties, clique_scopes
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy, n_table_entries
 from skcrbm.energies.states import signs_of
-from skcrbm.inference import BranchAndBound, InferenceMethod, infer
+from skcrbm.inference import BranchAndBound, InferenceMethod
 from skcrbm.inference.choice import method_constraint, methods_for
+from skcrbm.inference.running import run_inference
 from skcrbm.inference.search.cliques import find_clique_states
 from skcrbm.inference.search.labels import find_labels
 from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
@@ -355,7 +356,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         distinct, which = np.unique(inputs[:, ~self._is_output], axis=0, return_inverse=True)
         clamp = np.full((len(distinct), visible.shape[1]), np.nan)
         clamp[:, ~self._is_output] = distinct
-        found = infer(
+        found = run_inference(
             self.energy_.rows(np.zeros(len(distinct), int)),
             method,
             clamp=clamp,
@@ -408,7 +409,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         visible = self._check_rows(X).copy()
         partly = np.flatnonzero(np.isnan(visible).any(axis=1))
         if len(partly):
-            found = infer(
+            found = run_inference(
                 self.energy_.rows(np.zeros(len(partly), int)),
                 self._query_method(self.energy_, "impute"),
                 clamp=self._clamp(visible[partly]),

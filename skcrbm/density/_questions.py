@@ -16,9 +16,9 @@ from skcrbm.inference import (
     Gibbs,
     InferenceMethod,
     available_methods,
-    infer,
 )
 from skcrbm.inference.base import resolve_method
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.options import check_parameters, is_auto
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.validation import check_count, check_index, checked_features, weighted_rows
@@ -164,7 +164,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
                 method = resolve_method(
                     "sum_product"
                 )  # annealing chains for each row would take too long
-            log_weight[partly] = infer(
+            log_weight[partly] = run_inference(
                 energy.rows(np.zeros(len(partly), int)),
                 method,
                 clamp=self._clamp(visible[partly]),
@@ -210,14 +210,16 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
 
     def _log_z(self, visible, method):
         """Return log Z of the model: a number, or an array (N,) if log Z depends on the row."""
-        return infer(self.energy_, method, returns="log_partition").log_partition[0]
+        return run_inference(self.energy_, method, returns="log_partition").log_partition[0]
 
     def _beliefs(self, visible, wanted):
         """Return marginals (N, n_variables) given the observed entries."""
         energy = self.energy_.rows(np.zeros(len(visible), int))
         method = self._query_method(self.energy_, wanted)
         clamp = self._clamp(visible)
-        return infer(energy, method, clamp=clamp, returns="marginals", n_jobs=self.n_jobs).marginals
+        return run_inference(
+            energy, method, clamp=clamp, returns="marginals", n_jobs=self.n_jobs
+        ).marginals
 
     def sample(self, n_samples=1, *, given=None, random_state=None):
         """Draw rows from the model.
@@ -270,7 +272,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
 
     def _draw(self, method, n_samples, clamp, random_state):
         """Draw 0/1 rows (n_samples, n_features) by `method`, which has an option `random_state`."""
-        found = infer(
+        found = run_inference(
             self.energy_,
             method.with_options(random_state=random_state),
             clamp=clamp,

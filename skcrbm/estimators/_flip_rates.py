@@ -8,7 +8,7 @@ import numpy as np
 
 from skcrbm.estimators._base import Rows
 from skcrbm.estimators._thresholds import copy_for_folds, without_repeated_warnings
-from skcrbm.inference import infer
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.label_noise import LEAST_RATE, MOST_RATE, LabelNoise, NoisyLikelihood
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
@@ -153,8 +153,10 @@ def _true_labels(model, X, visible):
     posterior = model._posterior(X)
     energy = noise.observe(posterior.energy, visible)
     answers = ("marginals", "log_partition")
-    found = infer(energy, posterior.method, returns=answers, n_jobs=model.n_jobs)
-    free = infer(posterior.energy, posterior.method, returns=answers[1:], n_jobs=model.n_jobs)
+    found = run_inference(energy, posterior.method, returns=answers, n_jobs=model.n_jobs)
+    free = run_inference(
+        posterior.energy, posterior.method, returns=answers[1:], n_jobs=model.n_jobs
+    )
     log_p = found.log_partition + noise.log_weight_of_off(visible) - free.log_partition
     return np.column_stack([found.marginals[:, : visible.shape[1]], log_p]).astype(np.float64)
 

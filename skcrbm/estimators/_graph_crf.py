@@ -14,9 +14,10 @@ from sklearn.utils.metaestimators import available_if
 from skcrbm.decoding.rules import DecodingRule
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.estimators._structured import LINEAR_CONSTRAINTS, StructuredCRF, offers
-from skcrbm.inference import InferenceMethod, MapSearch, infer, sample
+from skcrbm.inference import InferenceMethod, MapSearch, sample
 from skcrbm.inference.base import ContradictionError, resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.fit import warn_of_convergence
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import LossPlateau, Solver
@@ -435,7 +436,9 @@ class GraphCRF(StructuredCRF):
                 network = network_of(self._model, piece, self._method(), known=True)
                 return np.exp(network.log_beliefs())
             posed = Posed.of(self._model, piece)
-            found = infer(posed.energy, self._method(), returns="marginals", clamp=posed.clamp)
+            found = run_inference(
+                posed.energy, self._method(), returns="marginals", clamp=posed.clamp
+            )
             states = posed.marginals(found)
             return states.reshape(len(states), -1, self._model.n_latent).sum(axis=2)
 
@@ -478,7 +481,7 @@ class GraphCRF(StructuredCRF):
         for method, chosen in (("exact", exact), ("max_product", ~exact)):
             if chosen.any():
                 posed = Posed.of(self._model, piece.take(np.flatnonzero(chosen)))
-                found = infer(posed.energy, method, returns="map", clamp=posed.clamp)
+                found = run_inference(posed.energy, method, returns="map", clamp=posed.clamp)
                 assert found.assignment is not None
                 if restricted and np.isneginf(posed.energy.score(found.assignment)[0]):
                     self._raise_no_labels(piece.take(np.flatnonzero(chosen)), found.assignment)
@@ -514,7 +517,9 @@ class GraphCRF(StructuredCRF):
             posed = Posed.of(self._model, piece)
             returns = "best_states" if self._hinge else ("best_states", "log_partition")
             try:
-                found = infer(posed.energy, "exact", returns=returns, n_best=k, clamp=posed.clamp)
+                found = run_inference(
+                    posed.energy, "exact", returns=returns, n_best=k, clamp=posed.clamp
+                )
             except ContradictionError:
                 raise
             except ValueError as error:
@@ -545,7 +550,9 @@ class GraphCRF(StructuredCRF):
         possible = self._possible(batch)
 
         def log_z(posed):
-            found = infer(posed.energy, self._method(), returns="log_partition", clamp=posed.clamp)
+            found = run_inference(
+                posed.energy, self._method(), returns="log_partition", clamp=posed.clamp
+            )
             assert found.log_partition is not None
             return float(found.log_partition[0])
 
@@ -612,7 +619,9 @@ class GraphCRF(StructuredCRF):
 
         def answer(piece):
             posed = Posed.of(self._model, piece)
-            found = infer(posed.energy, search, returns=("map", "map_bound"), clamp=posed.clamp)
+            found = run_inference(
+                posed.energy, search, returns=("map", "map_bound"), clamp=posed.clamp
+            )
             assert found.assignment is not None
             score = posed.energy.score(found.assignment)[0]
             if np.isneginf(score):
@@ -645,7 +654,9 @@ class GraphCRF(StructuredCRF):
 
         def answer(piece):
             posed = Posed.of(self._model, piece)
-            found = infer(posed.energy, self._method(), returns="marginals", clamp=posed.clamp)
+            found = run_inference(
+                posed.energy, self._method(), returns="marginals", clamp=posed.clamp
+            )
             return found.converged[0]
 
         return np.array(self._by_graphs(batch, answer), bool)

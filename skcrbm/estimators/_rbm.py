@@ -24,13 +24,14 @@ from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.estimators._base import JointClassifier, Rows, linear_coef, linear_intercept
 from skcrbm.estimators._crbm_auto import path_record
-from skcrbm.inference import Exact, InferenceMethod, infer
+from skcrbm.inference import Exact, InferenceMethod
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import methods_for
 from skcrbm.inference.exact.parts import exact_seconds
 from skcrbm.inference.rbm.mixture import drawn_log_proba, rows_with_few_products
 from skcrbm.inference.registry import answers_of
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import Plan, Progress
 from skcrbm.learning.loop import INTERRUPTED
@@ -544,7 +545,7 @@ def check_inference_cost(model, X, methods: Methods, max_iter: int) -> None:
     """Raise an error before training if inference is not possible; warn if it will be slow."""
     method = methods.training
     row = X[:1] if issparse(X) else np.asarray(X[:1])
-    infer(model.energy(row[:0]), methods.marginals, returns="marginals")
+    run_inference(model.energy(row[:0]), methods.marginals, returns="marginals")
     if method.name != "exact" or model.energy_type is OneHotRBMEnergy:
         return
     energy, n_rows = model.energy(row), X.shape[0]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from skcrbm.energies import BaseEnergy, FactorGraphEnergy
+from skcrbm.energies import BaseEnergy, FactorGraphEnergy, IsingEnergy
+from skcrbm.exceptions import InaccurateInferenceWarning
 from skcrbm.inference._solver_fields import check_fields
 from skcrbm.inference.base import (
     ContradictionError,
@@ -40,6 +41,12 @@ _DOMINANCE = 2.0
 # A log Z counts as wrong if it is outside of its bounds by more than this number times (1 + the
 # largest absolute value of the bounds). A smaller difference may be a rounding error.
 _RANGE_SLACK = 1e-4
+# Methods and energies for which errors of marginals are estimated. "auto" estimates them for a
+# model with at most _MOST_VARIABLES variables, so that the estimate takes seconds at most. On 22
+# public files on which messages converge, and 231 random models, 64 of 65 models with an error
+# above 0.1 have an estimate of at least _LARGE_ERROR.
+_WITH_ERRORS, _WITH_GRAPHS = ("sum_product", "tree_reweighted"), (FactorGraphEnergy, IsingEnergy)
+_MOST_VARIABLES, _LARGE_ERROR = 2000, 0.035
 
 
 def infer(
@@ -56,6 +63,7 @@ def infer(
     return_trace: bool = False,
     return_state: bool = False,
     n_jobs: int | None = None,
+    estimate_error: bool | str = "auto",
     **options: Any,
 ) -> InferenceResult:
     """Run an inference method on a batch of models and return the requested answers.
@@ -116,6 +124,12 @@ def infer(
         return their chains.
     n_jobs : int, default=None
         Number of threads, which share the models. The result does not depend on it.
+    estimate_error : bool or "auto", default="auto"
+        Whether to estimate the error of the marginals of "sum_product" and "tree_reweighted". The
+        estimate takes about 10 to 40 times as long as the messages: it compares the marginals with
+        the messages of models whose variables are clamped, and with messages from other starts.
+        "auto" estimates the error of a single factor graph or Ising model with at most 2000
+        variables.
     **options
         Options of the method, such as ``max_iter=50``: ``infer(energy, "sum_product",
         max_iter=50)`` is short for ``infer(energy, SumProduct(max_iter=50))``. If `method` is a
@@ -145,6 +159,8 @@ def infer(
         result. A warning is also given if the states that a search or a sampler returns have weight
         0, or if "sum_product" or "tree_reweighted" returns a log Z that the factor graph cannot
         have, which hard constraints on loops may cause.
+    InaccurateInferenceWarning
+        If the messages have converged, but the estimated error of a marginal is at least 0.035.
 
     Notes
     -----
@@ -207,6 +223,7 @@ def infer(
             raise ValueError(f"{name} must be True or False, got {value!r}")
         if value:
             _check_accepted(method, name, energy, asked)
+    _check_estimate_error(estimate_error, method, energy, asked)
     query = Query(
         returns=asked,
         per_example=pairwise == "per_example",
@@ -224,6 +241,8 @@ def infer(
         fields = answered(method, energy, query, largest)
     except ContradictionError as error:
         raise ContradictionError(error.model, energy.evidence is not None) from None
+    if estimate_error is not False and largest < LARGE_FIELD:
+        _add_errors(method, energy, query, fields, estimate_error)
     return InferenceResult(**fields)
 
 
@@ -444,4 +463,45 @@ def _warn_of_impossible_log_partition(method, energy, query, fields):
             f"{found[n]:.6g} for model {n}, but log Z is between {low[n]:.6g} and {high[n]:.6g} if "
             "any state has a positive weight. The marginals may be wrong, too. Try damping=0.5 "
             "with a larger max_iter, or use 'exact' or 'ais'"
+        )
+
+
+def _check_estimate_error(value, method, energy, asked):
+    """Raise a ValueError if `estimate_error` of `infer` is invalid or not possible."""
+    if not (isinstance(value, (bool, np.bool_)) or (isinstance(value, str) and value == "auto")):
+        raise ValueError(f"estimate_error must be True, False or 'auto', got {value!r}")
+    if isinstance(value, str) or not value:
+        return
+    if method.name not in _WITH_ERRORS or "marginals" not in asked:
+        raise ValueError(
+            f"estimate_error=True needs the marginals of {quoted(_WITH_ERRORS)}, but the call asks "
+            f"{method.display_name!r} for {quoted(sorted(asked))}"
+        )
+    if not isinstance(energy, _WITH_GRAPHS):
+        names = " or ".join(kind.__name__ for kind in _WITH_GRAPHS)
+        raise ValueError(f"estimate_error=True needs a {names}, got {type(energy).__name__}")
+
+
+def _add_errors(method, energy, query, fields, estimate_error):
+    """Add the estimated errors of marginals to `fields`, and warn if they are large."""
+    if isinstance(estimate_error, str):
+        possible = method.name in _WITH_ERRORS and isinstance(energy, _WITH_GRAPHS)
+        small = energy.n_models == 1 and energy.n_variables <= _MOST_VARIABLES
+        if not (possible and small and "marginals" in query.returns):
+            return
+    found = np.full(energy.n_models, np.nan)
+    some = np.flatnonzero(fields["converged"])
+    # Import here: few calls need the module.
+    from skcrbm.inference.factor_graph.loop_errors import estimate_errors
+
+    if len(some):
+        found[some] = estimate_errors(method, energy.rows(some), fields["marginals"][some])
+    fields["estimated_error"] = found
+    wrong = found >= _LARGE_ERROR
+    if wrong.any():
+        warn_user(
+            f"the messages of {counted(wrong)} have converged, but some marginals are probably "
+            f"wrong by about {np.nanmax(found):.2g}, because the graph has loops. Use 'exact' if "
+            "the graph is narrow enough, or 'gibbs' with many sweeps",
+            InaccurateInferenceWarning,
         )

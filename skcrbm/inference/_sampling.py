@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.energies import BaseEnergy
-from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceMethod, InferenceResult, resolve_method
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.registry import METHODS
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.validation import check_count
 
 
@@ -114,7 +114,7 @@ def sample(
         "random_state": random_state,
     }
     check_count("n_samples", n_samples)
-    result = infer(
+    result = run_inference(
         energy,
         method,
         returns=tuple(returns),
@@ -246,7 +246,7 @@ def estimate_log_partition(
             f"{method.name!r} has no option 'n_samples'; its options are: "
             f"{', '.join(sorted(vars(method)))}"
         )
-    result: Any = infer(
+    result: Any = run_inference(
         energy, method, returns="log_partition", n_samples=n_samples, clamp=clamp, n_jobs=n_jobs
     )
     return LogPartitionEstimate(

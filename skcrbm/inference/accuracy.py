@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceMethod
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
 # Largest number of rows whose marginals are compared with exact marginals.
@@ -41,7 +41,7 @@ def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
 
     The mean error of output i is the mean of |approximate - exact marginal| over the models.
     """
-    result: Any = infer(energy, method)
+    result: Any = run_inference(energy, method)
     error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))
     return float(error.mean(axis=0).max())
 
@@ -52,7 +52,7 @@ def exact_visible_marginals(energy: RBMEnergy) -> np.ndarray:
     The result has shape (N, V).
     """
     if energy.exclusive.any():
-        return infer(energy, "exact").marginals[:, : energy.n_visible]
+        return run_inference(energy, "exact").marginals[:, : energy.n_visible]
     if energy.n_visible <= energy.n_hidden:
         states = _all_states(energy.n_visible)
         return softmax(energy.log_weight_of_sets(states), axis=1) @ states

@@ -128,6 +128,10 @@ class InferenceResult(Versioned):
         Number of iterations of each model.
     converged : ndarray (N,) of bool
         Whether each model has converged.
+    estimated_error : ndarray (N,), float64
+        Estimate of the largest error of a marginal of each model, if messages were passed; 0 if the
+        graph has no loops, and NaN if the messages have not converged. None: not estimated, see
+        `estimate_error` of `infer`.
     trace : ndarray (N, max_iter)
         Largest change of a belief in each iteration, NaN after the last iteration.
     state : object
@@ -153,6 +157,7 @@ class InferenceResult(Versioned):
     sample_log_prob: np.ndarray | Any = None
     n_iter: np.ndarray | Any = None
     converged: np.ndarray | Any = None
+    estimated_error: np.ndarray | Any = None
     trace: np.ndarray | Any = None
     state: Any = None
 

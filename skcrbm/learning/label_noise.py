@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.objectives import Contrast, Objective
 from skcrbm.learning.phases import MOMENTS, Expected, Moments, Phase, one_model_per_row
 from skcrbm.learning.rules import Likelihood
@@ -57,7 +58,7 @@ class LabelNoise(NamedTuple):
     def log_partition(self, energy, visible: np.ndarray, method, n_jobs=None) -> np.ndarray:
         """Return the log-weight (N,) of the observed labels, summed over the true labels."""
         observed = self.observe(energy, visible)
-        found = infer(observed, method, returns=("log_partition",), n_jobs=n_jobs)
+        found = run_inference(observed, method, returns=("log_partition",), n_jobs=n_jobs)
         return found.log_partition + self.log_weight_of_off(visible)
 
     def observed_log_odds(self, log_odds: np.ndarray) -> np.ndarray:
@@ -82,7 +83,7 @@ class Corrected(Phase):
 
     def __call__(self, energy, batch, clock, state, positive=None):
         """Return the `Moments` of the true labels, and the unchanged `state`."""
-        found = infer(
+        found = run_inference(
             self.noise.observe(energy, batch.visible),
             self.inference.at_epoch(clock.epoch),
             returns=MOMENTS,

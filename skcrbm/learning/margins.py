@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import methods_for
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.data import Batch
 from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
@@ -60,7 +61,7 @@ class BestState(Phase):
         if energy.categorical:  # enumerate, because a single output has only a few classes
             method = resolve_method("exact")
         query = state_query(method, QUERIES[self.hidden])
-        result = infer(energy, method, returns=query, clamp=clamp, n_jobs=self.n_jobs)
+        result = run_inference(energy, method, returns=query, clamp=clamp, n_jobs=self.n_jobs)
         return result.assignment[:, : energy.n_visible], result.converged
 
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.energies.states import is_categorical, unchecked
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.phases import Phase, clamp_visible, one_model_per_row, weighted_total
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
@@ -261,7 +262,7 @@ def negative_log_likelihood(
     `noise` is the `LabelNoise` of the observed outputs, or None if they are the true outputs.
     `method` computes log Z; the result is approximate unless the method is exact.
     """
-    free = infer(energy, method, returns=("log_partition",), n_jobs=n_jobs)
+    free = run_inference(energy, method, returns=("log_partition",), n_jobs=n_jobs)
     energy = one_model_per_row(energy, len(batch))
     log_weight = _observed_log_weight(energy, batch, method, n_jobs, noise)
     return float(batch.weight @ (free.log_partition - log_weight))
@@ -275,7 +276,7 @@ def _observed_log_weight(energy, batch, method, n_jobs, noise):
     rows = np.flatnonzero(np.isnan(batch.visible).any(axis=1))
     if len(rows):
         clamp = clamp_visible(batch.visible[rows], energy.n_hidden)
-        log_weight[rows] = infer(
+        log_weight[rows] = run_inference(
             energy.rows(rows), method, clamp=clamp, returns=("log_partition",), n_jobs=n_jobs
         ).log_partition
     return log_weight
@@ -292,7 +293,7 @@ def row_scores(
     on, and the marginal loss adds up only the log-probabilities of units that are on.
     """
     energy = model.energy(batch.X)
-    free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)
+    free = run_inference(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)
     joint = free.log_partition - _observed_log_weight(energy, batch, method, n_jobs, noise)
     if energy.categorical:
         return np.column_stack([joint, joint])
@@ -325,5 +326,5 @@ def validation_score(
     if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:
         exact = resolve_method("exact")
         return -negative_log_likelihood(energy, batch, exact, n_jobs, noise) / batch.weight.sum()
-    log_odds = infer(energy, method, n_jobs=n_jobs).log_odds[:, : energy.n_visible]
+    log_odds = run_inference(energy, method, n_jobs=n_jobs).log_odds[:, : energy.n_visible]
     return -share_of_errors(energy.marginal_modes(log_odds), batch)

@@ -19,10 +19,11 @@ from skcrbm.energies.states import (
     means_of_states,
     unchecked,
 )
-from skcrbm.inference import InferenceResult, infer
+from skcrbm.inference import InferenceResult
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.running import run_inference
 
 # Results that a phase requests from `infer`: the moments, and log Z for the loss.
 MOMENTS = ("marginals", "statistics", "log_partition")
@@ -148,7 +149,7 @@ class Observed(Phase):
         found = moments_of_states(energy, np.nan_to_num(batch.visible))
         partly = missing.any(axis=1)
         rows = np.flatnonzero(partly)
-        inferred = infer(
+        inferred = run_inference(
             energy.rows(rows),
             self.inference.at_epoch(clock.epoch),
             clamp=clamp_visible(batch.visible[rows], energy.n_hidden),
@@ -179,7 +180,7 @@ class Expected(Phase):
         weight = batch.weight
         if energy.n_models != len(batch):
             weight = np.array([weight.sum()])
-        found = infer(
+        found = run_inference(
             energy,
             self.inference.at_epoch(clock.epoch),
             returns=MOMENTS,
@@ -413,7 +414,7 @@ class Sampled(Phase):
         """Return the `Moments` of the drawn states, and the state of the sampler."""
         seed = np.random.SeedSequence([int(clock.key), clock.step]).generate_state(1)[0]
         keeps_state = self.sampler.prefers_warm_start
-        found = infer(
+        found = run_inference(
             energy,
             self.sampler,
             returns=("samples", "sample_log_prob") if self.weighted else ("samples",),
@@ -479,7 +480,7 @@ class Independent(Phase):
     def __call__(self, energy, batch, clock, state, positive=None):
         """Return the `Moments` of the drawn states, and the unchanged `state`."""
         method = self.inference.at_epoch(clock.epoch)
-        found = infer(energy, method, returns="marginals", n_jobs=self.n_jobs)
+        found = run_inference(energy, method, returns="marginals", n_jobs=self.n_jobs)
         streams = np.arange(self.n_states)
         u = uniforms(clock.key, streams, clock.draw(0), energy.n_visible)
         beliefs = found.marginals[:, : energy.n_visible]

@@ -558,7 +558,7 @@ def test_schedule_of_iterations_reaches_the_inference(inference, monkeypatch):
         asked.append(method.max_iter)
         return infer(energy, method, **options)
 
-    monkeypatch.setattr(phases, "infer", recording)
+    monkeypatch.setattr(phases, "run_inference", recording)
     model = CRBMClassifier(
         n_hidden=2,
         inference=inference,

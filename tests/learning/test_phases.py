@@ -73,7 +73,7 @@ def test_gradient_of_a_density(missing, monkeypatch):
         asked.append(energy.n_models)
         return infer(energy, *args, **options)
 
-    monkeypatch.setattr(phases, "infer", recording)
+    monkeypatch.setattr(phases, "run_inference", recording)
     (batch,) = source.batches(None, 100)
     step = first_step(rule("mle"), model, batch)
     # One inference for all rows; rows with gaps have each their own condition.

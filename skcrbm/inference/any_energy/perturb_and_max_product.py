@@ -14,10 +14,10 @@ import numpy as np
 from scipy.special import expit, log_ndtr, ndtri
 
 from skcrbm.energies import BaseEnergy
-from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceResult, Query, empty_result
 from skcrbm.inference.methods._samplers import PerturbAndMAP, PerturbAndMaxProduct
 from skcrbm.inference.random_numbers import gumbel_noise, logistic_noise, random_key
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
@@ -64,7 +64,7 @@ def perturbed_states(
     """
     counted = InferenceResult(state=Perturbations(None, None, key, step, streams))
     method = PerturbAndMaxProduct(max_iter)
-    result: Any = infer(energy, method, returns="samples", init=counted)
+    result: Any = run_inference(energy, method, returns="samples", init=counted)
     return result.samples[:, 0]
 
 

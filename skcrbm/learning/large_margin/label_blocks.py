@@ -15,8 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from skcrbm.energies import IsingEnergy
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import MagnitudeError
+from skcrbm.inference.running import run_inference
 from skcrbm.kernels.label_margins import (
     FLIPS,
     GIVEN,
@@ -268,7 +269,7 @@ class LabelBlocks(DualBlocks):
             self.pairs = self.pairs._replace(found=_products(found) + undecided)
             return found, proven
         try:
-            best = infer(energy, method, returns="map", n_jobs=n_jobs)
+            best = run_inference(energy, method, returns="map", n_jobs=n_jobs)
         except MagnitudeError as error:
             raise ValueError(
                 "X times coef_ is too large for inference; scale the columns of X or lower C"

@@ -16,8 +16,9 @@ import numpy as np
 
 from skcrbm.energies.chain import SecondOrderEnergies
 from skcrbm.energies.pairwise_classes import pairwise_classes
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import InferenceMethod
 from skcrbm.inference.chains import best_paths, path_log_weights
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.structured.chain import SequenceBatch, add_path
 from skcrbm.learning.structured.graph import (
     GraphBatch,
@@ -239,7 +240,7 @@ class GraphHinge(HingeObjective):
         return posed.states(self._found(energy, "exact")[0]), True
 
     def _found(self, energy, method):
-        found = infer(energy, method, returns="map")
+        found = run_inference(energy, method, returns="map")
         assert found.assignment is not None
         return found.assignment[0].astype(np.int64), bool(found.converged[0])
 

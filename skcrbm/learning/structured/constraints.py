@@ -14,9 +14,9 @@ import numpy as np
 
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
-from skcrbm.inference import infer
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.contradictions import contradicted_models
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.structured.constraint_search import Arc, ConstraintSearch, OutOfStepsError
 from skcrbm.learning.structured.graph import GraphBatch, kind_of_graphs
 from skcrbm.learning.structured.rows import no_labels
@@ -126,7 +126,7 @@ def _contradicted(piece, pairs, first, undecided):
     if kind == "forest":  # the answer of `contradicted_models` is exact
         return False
     try:
-        infer(energy, "exact", returns="map")
+        run_inference(energy, "exact", returns="map")
     except ContradictionError:
         return True
     return False

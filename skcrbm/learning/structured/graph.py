@@ -23,8 +23,9 @@ from scipy.special import log_softmax
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.energies.ranges import RangeModel
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import ContradictionError
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.structured.chain_model import Columns
 from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
 from skcrbm.learning.structured.rows import RaggedBatch, no_labels
@@ -376,7 +377,7 @@ class GraphLikelihood(LogWeightObjective):
     def _found(self, posed, returns, **options):
         """Return the result of `infer`; None if inference finds no labels of positive weight."""
         try:
-            found = infer(
+            found = run_inference(
                 posed.energy, self.inference, returns=returns, clamp=posed.clamp, **options
             )
         except ContradictionError:

@@ -20,7 +20,8 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import xlogy
 
 from skcrbm.energies.output_graph import OutputGraph
-from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.lbfgs import column_moments, descend
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.penalty_path import geometric_penalties, penalty_at, penalty_path
@@ -239,7 +240,7 @@ class OutputLikelihood(_OutputObjective):
         The probabilities of a pair of classes are multiplied by `weight` (N,) and summed over the
         rows.
         """
-        found = infer(
+        found = run_inference(
             energy,
             self.inference,
             returns=("log_partition", "marginals", "statistics"),

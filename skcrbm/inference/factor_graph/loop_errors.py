@@ -1,0 +1,141 @@
+"""Estimate the errors of marginals that messages on graphs with loops have found.
+
+Messages may converge to wrong marginals. Three consistency checks, which need no exact answer, find
+most of these models. If the marginals were exact,
+
+- the marginal of a variable would agree with log Z: P(x = s) is proportional to the Z of the model
+  whose variable is clamped to s;
+- the marginals of the other variables would be the mean of their marginals given x = s, weighted by
+  P(x = s);
+- messages from other starts would reach the same marginals, or marginals whose Z is much smaller.
+
+The estimate is the largest violation of these conditions, for a few variables and starts. Clamping
+a variable breaks the loops through it, so that messages of the clamped models are more accurate
+(Weller and Jebara 2014, Clamping variables and approximate inference, NIPS).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from skcrbm.energies import BaseEnergy, FactorGraphEnergy
+from skcrbm.inference.base import InferenceMethod, InferenceResult, Query
+from skcrbm.inference.factor_graph._state_graph import StateGraph
+
+# Number of variables that are clamped to each of their states, and number of starts.
+_N_CLAMPED, _N_STARTS = 16, 4
+# Standard deviation of the initial log-odds of a start.
+_START = 3.0
+# Only variables whose entropy (in nats) is at least this number are clamped: clamping an almost
+# certain variable changes nothing.
+_LEAST_ENTROPY = 1e-3
+# Two fixed points of the messages are the same if no marginal differs by more than this number.
+_SAME = 0.01
+
+
+def estimate_errors(
+    method: InferenceMethod, energy: BaseEnergy, marginals: np.ndarray
+) -> np.ndarray:
+    """Estimate the largest error of the marginals of each of N models.
+
+    Parameters
+    ----------
+    method : InferenceMethod
+        Method that has computed the marginals, which gives "marginals" and "log_partition", and
+        accepts "init".
+    energy : BaseEnergy
+        The models, with evidence; a factor graph, or an energy that can be converted to one.
+    marginals : ndarray (N, n_variables) or (N, n_variables, n_states)
+
+    Returns
+    -------
+    ndarray (N,)
+        Estimated errors; 0 if the graph has no loops, and NaN if the messages of the clamped models
+        and from other starts have not converged.
+    """
+    graph = energy
+    if not isinstance(graph, FactorGraphEnergy):
+        graph = FactorGraphEnergy.from_energy(energy.rows([0]))
+    if StateGraph(graph).is_forest:
+        return np.zeros(len(marginals))
+    chances = marginals if marginals.ndim == 3 else np.stack([1 - marginals, marginals], axis=2)
+    found = np.zeros(len(chances))
+    for n in range(len(chances)):
+        model = energy.rows([n])
+        found[n] = np.fmax(
+            _error_by_clamping(method, model, chances[n]),
+            _error_by_starts(method, model, chances[n]),
+        )
+    return found
+
+
+def _error_by_clamping(method, model, chances):
+    """Return the largest violation of the first two conditions by a model.
+
+    `chances` (n_variables, K) has the probabilities of the states.
+    """
+    counts = model.state_counts
+    logs = np.log(np.where(chances > 0, chances, 1.0))
+    entropy = np.where(model.free[0], -(chances * logs).sum(axis=1), 0.0)
+    order = np.argsort(-entropy, kind="stable")
+    order = order[entropy[order] > _LEAST_ENTROPY]
+    if not len(order):
+        return 0.0
+    places = np.linspace(0, len(order) - 1, min(_N_CLAMPED, len(order))).astype(int)
+    clamped = order[places]
+    variable = np.repeat(clamped, counts[clamped])
+    state = np.concatenate([np.arange(k) for k in counts[clamped]])
+    evidence = np.full((len(variable), len(counts)), np.nan)
+    evidence[np.arange(len(variable)), variable] = state
+    models = model.rows(np.zeros(len(variable), int)).condition(evidence)
+    given, log_z, converged = _solved(method, models)
+    errors = [np.nan]
+    for v in clamped:
+        own = variable == v
+        if converged[own].all():
+            p = chances[v, : counts[v]]
+            mean = np.tensordot(p, given[own], 1)
+            errors += [np.abs(softmax(log_z[own]) - p).max(), np.abs(mean - chances).max()]
+    return np.fmax.reduce(errors)
+
+
+def _error_by_starts(method, model, chances):
+    """Return the difference to the mean of several fixed points, weighted by their Z."""
+    rng = np.random.RandomState(0)
+    models = model.rows(np.zeros(_N_STARTS, int))
+    log_odds = _START * rng.standard_normal(models.belief_shape)
+    if log_odds.ndim == 2:
+        # If neighbours attract each other, the fixed points often have equal signs.
+        log_odds[:2] = np.array([[_START], [-_START]])
+    start = InferenceResult(log_odds=log_odds.astype(model.dtype))
+    points, logs = [], []
+    for found, log_z, converged in (_solved(method, model), _solved(method, models, start)):
+        for n in np.flatnonzero(converged):
+            if all(np.abs(found[n] - point).max() > _SAME for point in points):
+                points.append(found[n])
+                logs.append(log_z[n])
+    if not points:
+        return np.nan
+    mean = np.tensordot(softmax(logs), points, 1)
+    return np.abs(mean - chances).max()
+
+
+def _solved(method, models, start=None):
+    """Return the probabilities (N, n_variables, K) of all states, log Z (N,) and convergence."""
+    query = Query(
+        frozenset({"marginals", "log_partition"}), False, np.ones(models.n_models), 1, 1, start,
+        False, False, None,
+    )  # fmt: skip
+    fields: dict[str, Any] = method.solve(models, query)
+    chances = expit(fields["log_odds"].astype(float))
+    if chances.ndim == 2:
+        chances = np.stack([1 - chances, chances], axis=2)
+    if models.evidence is not None:
+        rows, variables = np.nonzero(~np.isnan(models.evidence))
+        chances[rows, variables] = 0.0
+        states = models.evidence[rows, variables].astype(int)
+        chances[rows, variables, states] = 1.0
+    return chances, fields["log_partition"], fields["converged"]
