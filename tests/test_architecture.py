@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "layers": {"utils"},
     "formats": {"utils"},
     "energies": {"formats", "layers", "utils"},
-    "inference": {"kernels", "energies", "utils"},
+    "inference": {"kernels", "energies", "exceptions", "utils"},
     "learning": {"kernels", "energies", "inference", "targets", "utils"},
     "decoding": {"energies", "inference", "metrics", "targets", "utils"},
     "datasets": {"energies", "exceptions", "utils"},

@@ -552,7 +552,7 @@ def test_schedule_of_iterations_reaches_the_inference(inference, monkeypatch):
     Y = (rng.random((20, 3)) < 0.5).astype(float)
     Y[0, 0] = np.nan
     asked = []
-    infer = phases.infer
+    infer = phases.run_inference
 
     def recording(energy, method, **options):
         asked.append(method.max_iter)
