@@ -81,7 +81,7 @@ def test_states_of_weight_0(k):
     differ = np.where(np.eye(k), -np.inf, 0.0)
     pairs = [[0, 1], [1, 2], [2, 0], [0, 3], [1, 3], [2, 3]]
     energy = FactorGraphEnergy([TableFactors(pairs, differ)])
-    with pytest.warns(UserWarning, match="states of 1 of 1 models .* have weight 0"):
+    with pytest.warns(UserWarning, match="factors of 1 of 1 models .* contradict"):
         found = infer(energy, "max_product")
     assert not found.converged
 
