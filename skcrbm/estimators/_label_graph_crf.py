@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial as bind
 from numbers import Real
 from typing import Any
@@ -598,7 +599,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         if self.graph == "tree":
             return None
         if is_auto(self.graph):
-            states = np.prod(n_classes, dtype=float)
+            states = math.prod(n_classes.tolist())
             binary = (n_classes == 2).all()
             few = states <= 2.0 ** (AUTO_EXACT_LABELS if binary else 12)
             if not few or states * n_rows > (_BINARY_STATES if binary else _CATEGORICAL_STATES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -142,13 +143,12 @@ class TableModel:
             v = waiting.pop()
             queued.discard(v)
             near = sorted(set().union(*self.scopes_of[v]) - {v})
-            size = int(np.prod([len(self.states[u]) for u in near], dtype=float))
             width = max(2, max(map(len, self.scopes_of[v])) - 1)
-            if len(self.states[v]) > 1 and (len(near) > width or size > _SMALL_TABLE):
+            if len(self.states[v]) > 1 and (
+                len(near) > width or math.prod(len(self.states[u]) for u in near) > _SMALL_TABLE
+            ):
                 continue
             scope = tuple(near)
-            total = np.zeros([*(len(self.states[u]) for u in near), len(self.states[v])])
-            axes = {u: axis for axis, u in enumerate([*near, v])}
             if len(self.states[v]) == 1:  # Tables need not be joined: take a slice of each table.
                 for old in sorted(self.scopes_of[v]):
                     rest = tuple(u for u in old if u != v)
@@ -156,6 +156,8 @@ class TableModel:
                     changed.add(rest)
                 self._eliminated.append((v, (), [], np.array(self.states[v][0])))
             else:
+                total = np.zeros([*(len(self.states[u]) for u in near), len(self.states[v])])
+                axes = {u: axis for axis, u in enumerate([*near, v])}
                 for old in sorted(self.scopes_of[v]):
                     table = self._take(old)
                     order = sorted(range(len(old)), key=lambda j: axes[old[j]])
