@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from skcrbm.energies._factor_graph_structure import FactorGraph
 from skcrbm.energies._factors import (
     AndFactors,
     Factors,
     OrFactors,
+    TableFactors,
     group_tables,
     logic_table,
 )
@@ -26,6 +29,8 @@ _MAX_LOGIC_INPUTS = 15
 # log-potentials, and the largest float64 is about exp(709). For larger log-potentials a ValueError
 # is raised.
 _MAX_LOG = 700.0
+# Largest number of pairs of a graph that `graph_of_pairs` keeps.
+_MAX_KEPT_PAIRS = 2**10
 
 
 class PairTables(NamedTuple):
@@ -50,8 +55,31 @@ def pair_tables(energy: BaseEnergy) -> PairTables:
         return PairTables(np.column_stack([i, j + energy.n_visible]), tables, field, False)
     if not isinstance(energy, IsingEnergy):
         raise ValueError(f"energy must be an RBMEnergy or IsingEnergy, got {type(energy).__name__}")
-    tables = energy.edge_coupling[:, None] * np.array([1, -1, -1, 1], energy.dtype)
-    return PairTables(energy.edges, tables, 2 * energy.field, True)
+    pairs = energy._pairs.as_sparse()
+    tables = pairs.values[:, None] * np.array([1, -1, -1, 1], energy.dtype)
+    return PairTables(pairs.graph.edges, tables, 2 * energy.field, True)
+
+
+def graph_of_pairs(n_variables: int, variables: np.ndarray) -> FactorGraph:
+    """Return a graph of n 0/1 variables with a table for each row of `variables` (F, 2).
+
+    The graphs of the latest small energies are kept, with all that methods of inference have
+    computed from the graph, because training converts a new energy with the same pairs in each
+    step.
+    """
+    if len(variables) <= _MAX_KEPT_PAIRS:
+        return _kept_graph(n_variables, np.asarray(variables, np.int64).tobytes())
+    return _new_graph(n_variables, variables)
+
+
+def _new_graph(n_variables, variables):
+    tables = TableFactors(variables, np.zeros((len(variables), 4)))
+    return FactorGraph((tables,), np.full(n_variables, 2))
+
+
+@lru_cache(maxsize=8)
+def _kept_graph(n_variables, variables):
+    return _new_graph(n_variables, np.frombuffer(variables, np.int64).reshape(-1, 2).copy())
 
 
 def as_network(energy, row: int) -> Network:

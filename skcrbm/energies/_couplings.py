@@ -101,7 +101,10 @@ class MatrixCouplings(Versioned):
 
     def as_sparse(self) -> EdgeCouplings:
         """Return the nonzero couplings as a list of edges."""
-        return EdgeCouplings(self.graph, self.edge_values)
+        i, k = np.nonzero(np.triu(self.matrix, 1))
+        return EdgeCouplings(
+            SparseGraph(np.column_stack([i, k]), self.n_variables), self.matrix[i, k]
+        )
 
     def as_matrix(self) -> np.ndarray:
         """Return the couplings as a matrix (L, L)."""

@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from skcrbm.energies._conversions import as_network, factors_of_network, pair_tables
+from skcrbm.energies._conversions import (
+    as_network,
+    factors_of_network,
+    graph_of_pairs,
+    pair_tables,
+)
 from skcrbm.energies._factor_graph_structure import (
     FactorGraph,
     LogicGroup,
@@ -245,7 +250,10 @@ class FactorGraphEnergy(BaseEnergy):
             If the energy is of another class.
         """
         parts = pair_tables(energy)
-        other = cls([TableFactors(parts.variables, parts.log_potentials)], parts.field)
+        other = cls.__new__(cls)
+        other.graph = graph_of_pairs(parts.field.shape[1], parts.variables)
+        other.field = kernel_array(parts.field, energy.dtype)
+        other._set_log_potentials(kernel_array(parts.log_potentials.reshape(-1), energy.dtype))
         other._centred = parts.centred
         other.evidence = energy.evidence
         return other

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from scipy.special import expit
@@ -247,6 +247,8 @@ class Chains(NamedTuple):
 # Maps each method object to its options at the last successful check. The options are stored here
 # and not in the method objects, because method objects belong to the user.
 _VALID_OPTIONS = WeakKeyDictionary()
+# Classes whose default options were found to be valid.
+_VALID_DEFAULTS = WeakSet()
 
 
 class InferenceMethod(Versioned, BaseEstimator, ABC):
@@ -477,7 +479,11 @@ def resolve_method(
     """
     if isinstance(method, str):
         resolved = method_class(method, name, valid_names)()
-    elif isinstance(method, InferenceMethod):
+        if type(resolved) not in _VALID_DEFAULTS:
+            resolved.check_options()
+            _VALID_DEFAULTS.add(type(resolved))
+        return resolved
+    if isinstance(method, InferenceMethod):
         resolved = method
     else:
         names = valid_names()
