@@ -1,5 +1,7 @@
 """Ising models: storage of couplings, choice of the kernel."""
 
+import pickle
+
 import numpy as np
 import pytest
 from reference.dtypes import DTYPES
@@ -7,7 +9,8 @@ from reference.energy_cases import make_ising
 
 from skcrbm.datasets import make_ising_lattice
 from skcrbm.decoding import decoders_for
-from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
+from skcrbm.energies._conversions import _kept_graph
 from skcrbm.inference import (
     InferenceResult,
     MaxProduct,
@@ -271,3 +274,23 @@ def test_shapes_choose_the_solver_of_a_linear_program(monkeypatch, shape, by_hig
     assert len(called) == (2 if by_highs else 0)
     np.testing.assert_array_equal(one.map_bound, other.map_bound)
     assert one.gap.max() < 1e-6  # couplings are attractive
+
+
+@pytest.mark.parametrize("method", ["mean_field", "tree_reweighted", "exact"])
+def test_what_is_kept_of_a_graph_does_not_depend_on_numbers(method):
+    rng = np.random.default_rng(0)
+    edges = [(i, (i + 1) % 6) for i in range(6)]
+    first = IsingEnergy.from_edges(edges, rng.normal(size=6), rng.normal(size=(2, 6)))
+    tables = FactorGraphEnergy([TableFactors(edges, rng.normal(size=(6, 3, 3)))])
+    models = [
+        first,
+        IsingEnergy.from_edges(edges, rng.normal(size=6), rng.normal(size=(2, 6))),
+        first.condition([1, *[np.nan] * 5]),
+        tables,
+        tables.with_log_potentials(rng.normal(size=54)),
+    ]
+    found = [infer(model, method).log_odds for model in models]
+    for model, log_odds in zip(models, found, strict=True):
+        _kept_graph.cache_clear()
+        new = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(infer(new, method).log_odds, log_odds)

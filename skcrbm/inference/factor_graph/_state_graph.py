@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import functools
 import math
-from functools import cached_property
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from skcrbm.inference.factor_graph.appearance import factor_appearance
 from skcrbm.kernels.arguments import AND, OR, PAIR, POTTS, TABLE, CategoricalGraph, CategoricalWork
 from skcrbm.kernels.categorical_receive import LaneWork
 from skcrbm.utils.validation import kernel_array
 
+# Maps the structure of a graph, by `keep_logic`, to what `_of_structure` has computed from it.
+_KEPT: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
+# Largest number of entries of all tables, and of variables, of a structure for which it is kept.
+_MOST_KEPT = 2**14
 # Tables with at most this number of entries are reduced column by column, see `_by_row`.
 _SHORT_ROW = 64
+
+
+def _of_structure(compute):
+    """Make a property of a `StateGraph` that does not depend on the log-weights.
+
+    Small models are often solved again with other log-weights, so the value is kept with the
+    structure of the graph.
+    """
+
+    @functools.wraps(compute)
+    def value(self):
+        if compute.__name__ not in self._kept:
+            self._kept[compute.__name__] = compute(self)
+        return self._kept[compute.__name__]
+
+    return property(value)
 
 
 class StateGraph:
@@ -47,6 +68,10 @@ class StateGraph:
 
     def __init__(self, energy: Any, keep_logic: bool = False):
         self.energy = energy
+        kept = {}
+        if max(energy.n_entries, energy.n_variables) <= _MOST_KEPT:
+            kept = _KEPT.setdefault(energy.graph, {})
+        self._kept = kept.setdefault(keep_logic, {})
         fields = energy.log_fields()
         self.has_state = np.arange(fields.shape[2]) < energy.n_states[:, None]
         merging = energy.graph.merging
@@ -155,9 +180,9 @@ class StateGraph:
                 found = np.tensordot(weight, found, 1)[None]
             statistics[:, positions] = found
 
-    @cached_property
+    @_of_structure
     def edges(self):
-        """The edges as a dict of arrays, and an array (E,) with the factor of each edge.
+        """Return the edges as a dict of arrays, and an array (E,) with the factor of each edge.
 
         The dict has the arrays of `CategoricalGraph` that do not depend on the entries of tables,
         and "variables" (E,), the variable of each edge. Edges are sorted by variable.
@@ -193,7 +218,7 @@ class StateGraph:
         contains the exponentials of the log-weights, too, so that the kernel `categorical_logs`
         computes sums faster.
         """
-        arrays, factor = self.edges
+        _, factor = self.edges
         rho = np.broadcast_to(rho, factor.max(initial=-1) + 1)
         kinds, places, starts, flat, size, done = [], [], [], [], 0, 0
         for part in self.tables:
@@ -223,9 +248,6 @@ class StateGraph:
         kinds, starts, places = (
             np.concatenate([np.empty(0, np.int64), *parts]) for parts in (kinds, starts, places)
         )
-        index = {
-            name: array.astype(np.uintp) for name, array in arrays.items() if name != "variables"
-        }
         return CategoricalGraph(
             kind=kinds[factor].astype(np.int8),
             table=starts[factor].astype(np.uintp),
@@ -233,10 +255,18 @@ class StateGraph:
             tables=tables if logs else np.exp(tables),
             weights=np.exp(tables[: len(tables) if sums else 0]),
             order=self.order.astype(np.uintp),
-            **index,
+            **self._index,
         )
 
-    @cached_property
+    @_of_structure
+    def _index(self):
+        """Return the arrays in `edges` of a `CategoricalGraph`, as uintp."""
+        arrays, _ = self.edges
+        return {
+            name: array.astype(np.uintp) for name, array in arrays.items() if name != "variables"
+        }
+
+    @_of_structure
     def _forest(self):
         scopes = self.factors
         arity = np.diff(scopes.edge_start)
@@ -263,13 +293,18 @@ class StateGraph:
         """The variable of each edge, as an array (E,) of uintp."""
         return self.edges[0]["variables"].astype(np.uintp)
 
-    @cached_property
+    @_of_structure
     def factors(self) -> FactorScopes:
         """Scopes of all tables: the variables of each table."""
         none = np.empty(0, np.int64)
         variables = np.concatenate([none, *(part.scopes.ravel() for part in self.tables)])
         sizes = [np.full(len(part.scopes), len(part.shape)) for part in self.tables]
         return FactorScopes(kernel_array(variables), _starts(np.concatenate([none, *sizes])))
+
+    @_of_structure
+    def appearance(self) -> np.ndarray:
+        """Appearance probability (F,) of each table in random acyclic sets of tables."""
+        return factor_appearance(self.factors, self.energy.n_variables)
 
     @property
     def n_messages(self) -> int:

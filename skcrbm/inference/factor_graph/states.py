@@ -16,7 +16,6 @@ import numpy as np
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
-from skcrbm.inference.factor_graph.appearance import factor_appearance
 from skcrbm.inference.methods._messages import Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.arguments import (
@@ -179,7 +178,7 @@ class _Run:
         n_factors = len(self.graph.factors.edge_start) - 1
         rho = np.ones(n_factors)
         if reweighted:
-            rho = factor_appearance(self.graph.factors, energy.n_variables)
+            rho = self.graph.appearance
         self.rho = rho[self.graph.edges[1]]
         self.powers = (self.rho, self._powers()) if (rho < 1).any() else None
         self.factor_rho = rho
