@@ -13,6 +13,7 @@ from scipy.special import expit
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy, IsingEnergy
 from skcrbm.exceptions import InaccurateInferenceWarning
 from skcrbm.inference._solver_fields import check_fields
+from skcrbm.inference.best_states import finish_search
 from skcrbm.inference.base import (
     ContradictionError,
     InferenceMethod,
@@ -138,7 +139,8 @@ def infer(
     Returns
     -------
     InferenceResult
-        Result with the requested answers, ``n_iter`` and ``converged``; all other fields are None.
+        Result with the requested answers, ``n_iter`` and ``converged``, and ``stopped_by`` if a best
+        state was requested; all other fields are None.
 
     Raises
     ------
@@ -262,6 +264,8 @@ def answered(
     fields = _solved(method, energy if guard is None else guard.energy, query)
     complete_pairs(method, energy, query, fields)
     fields = _complete(fields, energy, query)
+    if "assignment" in fields:
+        finish_search(fields, method, energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
     if guard is not None:

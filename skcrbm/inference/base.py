@@ -99,8 +99,8 @@ class InferenceResult(Versioned):
         Upper bound of the score of any state or, for "marginal_map", of the log-weight of any
         visible state.
     gap : ndarray (N,), float64
-        Difference between `map_bound` and the score (or log-weight) of the assignment; 0 if the
-        assignment is proven to be optimal.
+        `map_bound` minus the score (or log-weight) of the assignment; 0 if the assignment is proven
+        to be optimal.
     best_states : ndarray (N, n_best, n_variables)
         The best states of each model, in descending order of their scores. If a model has fewer
         states of positive weight, its last rows are -1.
@@ -132,6 +132,16 @@ class InferenceResult(Versioned):
         Estimate of the largest error of a marginal of each model, if messages were passed; 0 if the
         graph has no loops, and NaN if the messages have not converged. None: not estimated, see
         `estimate_error` of `infer`.
+    stopped_by : ndarray (N,) of str
+        What ended the search for each state in `assignment`:
+
+        - "proved": the state is proven to be the best, up to rounding.
+        - "precision": the search is complete, but rounding errors, or the tolerances of HiGHS, may
+          hide a state that is better by up to `gap`.
+        - "converged": the iteration no longer changes the state or the bound, which proves nothing.
+        - "max_iter": the iterations or sweeps that the options allow are done.
+        - "max_nodes": the search has reached its limit of nodes (`max_nodes` or `node_limit`).
+        - "time_limit": the search has reached its limit of time.
     trace : ndarray (N, max_iter)
         Largest change of a belief in each iteration, NaN after the last iteration.
     state : object
@@ -158,6 +168,7 @@ class InferenceResult(Versioned):
     n_iter: np.ndarray | Any = None
     converged: np.ndarray | Any = None
     estimated_error: np.ndarray | Any = None
+    stopped_by: np.ndarray | Any = None
     trace: np.ndarray | Any = None
     state: Any = None
 
@@ -166,7 +177,7 @@ class InferenceResult(Versioned):
             f"{name} {value.shape}"
             for name, value in vars(self).items()
             if isinstance(value, np.ndarray)
-            and name not in ("n_iter", "converged", "product_pairs")
+            and name not in ("n_iter", "converged", "stopped_by", "product_pairs")
         ]
         if self.statistics is not None:
             parts.append(f"statistics {', '.join(str(part.shape) for part in self.statistics)}")

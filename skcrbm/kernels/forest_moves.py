@@ -18,7 +18,7 @@ def fill_next(seed, out):
 
 
 @jit
-def _choose(logs, n, temperature, seed):
+def choose(logs, n, temperature, seed):
     """Return one of n states with the log-weights `logs`.
 
     The state is drawn with probabilities proportional to exp(logs / temperature). If the
@@ -203,7 +203,7 @@ def _choose_states(graph, count, temperature, seed, forest, logs, state):
                     # `code` already includes the state of the parent, so add only the state of v.
                     for k in range(graph.n_states[v]):
                         logs[k] += soft[code[f] + stride[e] * k]
-        state[v] = _choose(logs, graph.n_states[v], temperature, seed)
+        state[v] = choose(logs, graph.n_states[v], temperature, seed)
         for e in range(start[v], start[v + 1]):
             code[factor[e]] += stride[e] * state[v]
 

@@ -57,7 +57,7 @@ def state_score(graph, state):
 
 
 @jit(inline=True)
-def _next_entry(graph, low, m, digit):
+def next_entry(graph, low, m, digit):
     """Change `digit` (m,) from the states at an entry of a table to the states at the next entry.
 
     The table has m variables, and `low` is its first edge.
@@ -101,7 +101,7 @@ def add_beliefs(graph, f, belief, entries, best, digit):
                 best[j, digit[j]] = max(best[j, digit[j]], x)
             entries[i] = x
             top = max(top, x)
-        _next_entry(graph, low, m, digit)
+        next_entry(graph, low, m, digit)
     return top
 
 
@@ -126,4 +126,4 @@ def subtract_shares(graph, f, share, top, least, entries, digit):
                 entries[i] = x
             else:
                 entries[i] = -np.inf
-        _next_entry(graph, low, m, digit)
+        next_entry(graph, low, m, digit)

@@ -44,7 +44,7 @@ def test_max_product_finds_a_possible_state(name):
 
 @pytest.mark.parametrize("name", [pytest.param(MEDICAL[0], marks=pytest.mark.deep), *MEDICAL[1:]])
 def test_search_in_medical_networks(name):
-    score, found, known = best_state(name, MapSearch(max_nodes=2_000_000, random_state=0))
+    score, found, known = best_state(name, MapSearch(max_nodes=5_000_000, random_state=0))
     optimum = known["optimum_log10"]
     assert -math.inf < score <= optimum + 1e-5 <= found.map_bound[0] / math.log(10) + 2e-5
     if name != "Promedas_11":  # the proof of Promedas_11 takes more nodes

@@ -15,12 +15,9 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import MapSearch, infer
-from skcrbm.inference.search.buckets import (
-    TreeSearch,
-    elimination_order,
-)
+from skcrbm.inference.search.buckets import TreeSearch, elimination_order
+from skcrbm.inference.search.budget import Budget
 from skcrbm.inference.search.consistent import ConsistentSearch
-from skcrbm.inference.search.map_search import Budget
 from skcrbm.inference.search.moves import Moves, frontier_arrays
 from skcrbm.inference.search.table_model import ImpossibleModelError, TableModel
 from skcrbm.kernels.frontiers import sweep_frontier, take_better_parts
@@ -98,15 +95,16 @@ def test_bounds_and_parts(kind):
         for part in TableModel(unary, scopes, tables).reduce():
             if not part.scopes:
                 continue
-            search = Moves(part, Budget(None, None), np.array([seed], np.uint64))
+            search = Moves(part.graph(), Budget(None, None), np.array([seed], np.uint64))
             last = search.best_value.copy()
-            for _ in range(20):
-                search.improve(search.best)
-                found = search.best_value
-                assert (found[1], -found[0]) <= (last[1], -last[0])
-                last = found.copy()
-            search.frontiers()
-            assert (search.best_value[1], -search.best_value[0]) <= (last[1], -last[0])
+            kinds = search.annealing, search.forests, search.frontiers, search.max_product
+            for moves in (begin() for begin in kinds):
+                for _ in range(10):
+                    next(moves, None)
+                    found = search.best_value
+                    assert (found[1], -found[0]) <= (last[1], -last[0])
+                    assert tuple(found) == state_score(search.graph, search.best)
+                    last = found.copy()
             order = elimination_order(part).variables
             free = TreeSearch(part, order, 2**20, 1e-9)  # no bucket is split
             split = TreeSearch(part, order, 8, 1e-9)
@@ -116,7 +114,10 @@ def test_bounds_and_parts(kind):
                 while not tree.done:
                     value = tree.run(state, value, 7)[0]
                 assert value == pytest.approx(free.root)
-            consistent = ConsistentSearch(part, part, upper_bound(part), 1e-9)
+            graph = search.graph
+            consistent = ConsistentSearch(
+                graph, graph.entries, graph.unary, upper_bound(part), 1e-9
+            )
             state, value, last = np.zeros(len(part.variables), np.int64), -np.inf, np.inf
             while not consistent.done:
                 value = consistent.run(state, value, 1)[0]
@@ -242,10 +243,9 @@ def test_no_possible_state_found():
 
 def test_time_limit():
     energy = dense_graph(1, "mixed")
-    result = infer(energy, MapSearch(time_limit=1e-9, max_nodes=None, max_entries=1))
+    result = infer(energy, MapSearch(time_limit=1e-9, max_entries=1))
     assert result.map_bound[0] >= energy.score(result.assignment)[0]
-    with pytest.raises(ValueError, match="max_nodes must be an int if time_limit is None"):
-        infer(energy, MapSearch(max_nodes=None))
+    assert result.stopped_by == ["time_limit"]
 
 
 def test_constants_and_components():

@@ -66,6 +66,7 @@ def solve(method, energy, query):
         for _ in ordered_map(run, range(energy.n_models), query.n_jobs):
             pass
     fields["n_iter"][:] = method.n_sweeps
+    fields["stopped_by"] = np.full(energy.n_models, "max_iter", object)
     return fields
 
 

@@ -21,6 +21,7 @@ def solve(method, energy, query):
     """Answer "map" by the best state of several runs; see `SimulatedAnnealing`."""
     fields = empty_result(energy, query)
     fields["n_iter"][:] = method.n_sweeps
+    fields["stopped_by"] = np.full(energy.n_models, "max_iter", object)
     fields["converged"][:] = False
     sparse = energy.as_sparse()
     key, coupling = random_key(method.random_state), lane_couplings(sparse)

@@ -20,7 +20,10 @@ class BranchAndBound(InferenceMethod):
     The method is a depth-first search over the labels. The search begins with the labels whose
     signs depend least on the other labels. The state is optimal up to rounding (1e-11 of the
     largest field), unless the search of a model reaches the limit of nodes. Such a model has not
-    converged, and has a positive `gap`. `n_iter` counts nodes.
+    converged, has a positive `gap`, and its `stopped_by` is "max_nodes". `n_iter` counts nodes. A
+    model in which a rounding error of this size could hide its small terms, such as penalties of
+    1e12 beside couplings of 1, is searched by "map_search" instead, with up to 100 times
+    `node_limit` nodes.
 
     For an `IsingEnergy` the search starts from the local optimum of "icm". Bounds come from the
     fields and, if these bounds are weak, also from reparametrised costs of pairs [1]_. The factors
@@ -73,7 +76,8 @@ class MixedIntegerProgram(InferenceMethod):
     product of each coupled pair. The method is slow; its purpose is an independent check of
     "branch_and_bound". The tolerances of HiGHS are added to its bound, so the `gap` of the best
     state is about 1e-8 of the largest field instead of 0, unless all labels follow from their
-    fields alone. `n_iter` counts nodes.
+    fields alone. A model has converged if its gap is at most 1e-6, or a thousandth of its smallest
+    coupling or field if that is more; else its `stopped_by` is "precision". `n_iter` counts nodes.
 
     References
     ----------
@@ -159,51 +163,64 @@ class MapSearch(InferenceMethod):
     The model is first made smaller: clamped variables are replaced by their values, a state is
     removed if a table makes it impossible [1]_, and variables with few neighbours are maximised
     out. Each connected component of the remaining model is then solved separately. If the tables of
-    variable elimination are small, elimination finds the best state. Otherwise five searches share
+    variable elimination are small, elimination finds the best state. Otherwise seven searches share
     the work:
 
+    - Annealing draws one variable after the other, while the temperature falls. Most runs start
+      from the best state, at a temperature that keeps most of it, and later runs are longer.
+    - Max-product passes messages, and takes the states of the largest beliefs.
     - Forest moves choose a random set of variables that has no cycle (a forest), and draw these
       variables jointly given all other variables [2]_. The temperature falls to 0, at which the
-      variables are maximised jointly instead of drawn. Each cooling starts from the state of the
-      previous cooling or from the best state, and later coolings are longer. An entry of weight 0
+      variables are maximised jointly instead of drawn. Here and in annealing, an entry of weight 0
       counts as a penalty, which grows until the state is possible.
     - Frontier sweeps maximise regions of bounded width, such as strips of a lattice, given the
-      variables around them. The sweeps start from a state that is disturbed by noise. If they
-      improve a connected set of variables, its new values are copied to the best state [4]_. After
-      many disturbances without a better state, the sweeps start again from a new state: alternately
+      variables around them. The sweeps start from a state that is disturbed by noise. After many
+      disturbances without a better state, the sweeps start again from a new state: alternately
       from a random state, and from the best state with wider regions.
     - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
       give a state to start from.
     - A hybrid best-first branch and bound [5]_ continues MPLP at each node, after the decision for
       one variable, and removes all states and table entries whose bound is not above the best score
-      [1]_. At first only this search is used, as long as it finds better states.
+      [1]_.
     - A depth-first branch and bound computes its bounds by mini-buckets [3]_, from the tables after
       the shifts by MPLP.
 
+    All searches share the best state. If a search finds a state that is better in some connected
+    set of variables only, these values are copied to the best state [4]_. Half of the work is
+    divided in fixed shares; the other half goes to the search that has lately raised the score
+    most. No decision depends on a limit, so that a search with a larger `max_nodes` repeats a
+    search with a smaller one and goes on: its state is never worse.
+
     A model has converged if its state is proven to be the best, up to rounding; its `gap` is then
-    0. If no possible state was found, a warning is given, and the gap is infinite. All numbers are
-    computed in float64 for every dtype of the energy. `n_iter` counts nodes; it is 0 if elimination
-    found the best state.
+    0. `stopped_by` is "proved", "precision", "max_nodes" or "time_limit", see `InferenceResult`. If
+    terms of a model differ so much in size that rounding could hide the small terms, such as
+    penalties of 1e12 beside couplings of 1, table entries that no best state can contain are
+    removed first. If no possible state was found, a warning is given, and the gap is infinite. All
+    numbers are computed in float64 for every dtype of the energy. `n_iter` counts nodes; it is 0 if
+    elimination found the best state.
 
     The method works on an `IsingEnergy` or a `FactorGraphEnergy` of variables with any number of
-    states. Without a time limit the answer depends on `random_state` and the other options alone;
-    with a time limit it also depends on the speed of the machine.
+    states. Without a time limit the answer depends on `random_state` and the other options alone,
+    and not on `n_jobs`; with a time limit it also depends on the speed of the machine.
 
     Parameters
     ----------
     time_limit : float or None, default=None
-        Largest number of seconds of search for a model. The time for compiling the kernels, some
-        seconds in the first call with an empty cache, does not count. None: no limit.
-    max_nodes : int or None, default=10_000_000
+        Largest number of seconds for a model, by the clock on the wall. All work counts, except
+        that the kernels are compiled or loaded first, which takes some seconds in the first call
+        with an empty cache. The search uses the whole time unless it proves its state, and may end
+        some hundredths of a second late. None: no limit.
+    max_nodes : int or None, default=None
         Largest number of nodes for a model. A node is the choice of a state for a variable, in a
-        move or in the search tree; sixteen table entries in the computation of the bound also count
-        as a node. The search visits a few million nodes in a second. None: no limit, which is valid
-        only with a time limit.
+        move or in the search tree, or an equal amount of other work. The search visits a few
+        million nodes in a second. The first limit that is reached ends the search. None: no limit
+        if there is a time limit, else 10,000,000.
     random_state : int, RandomState or None, default=None
         Seed of the search. All models use the same random numbers.
     max_entries : int, default=2**24
         Largest number of entries of a table that elimination may make. The work of elimination does
-        not count towards `max_nodes`.
+        not count towards `max_nodes`. With a time limit, a long elimination begins after the other
+        searches have worked for a sixteenth of its time, and only if it can end in time.
 
     Raises
     ------
@@ -248,7 +265,7 @@ class MapSearch(InferenceMethod):
     def __init__(
         self,
         time_limit: float | None = None,
-        max_nodes: int | None = 10_000_000,
+        max_nodes: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         max_entries: int = MAX_ELIMINATED_ENTRIES,
     ):
@@ -261,12 +278,6 @@ class MapSearch(InferenceMethod):
     def is_random(self) -> bool:
         """Whether answers depend on the option `random_state`; always True."""
         return True
-
-    def check_options(self) -> None:
-        """Raise an error if an option is invalid, or if neither time nor nodes are limited."""
-        super().check_options()
-        if self.max_nodes is None and self.time_limit is None:
-            raise ValueError("max_nodes must be an int if time_limit is None, got None")
 
 
 class SimulatedAnnealing(InferenceMethod):

@@ -39,6 +39,11 @@ def solve(method, energy, query):
     with one_blas_thread():
         hidden, score = model.hidden_and_log_weight(visible)
     answer["assignment"][:] = np.hstack([visible, hidden > 0.5])
+    gap = np.maximum(bound, score) - score
+    limit = "max_nodes" if method.node_limit > 1 else "max_iter"
+    ended = np.where(answer["converged"], "converged", limit).astype(object)
+    ended[answer["converged"] & (gap <= 2 * method.tol)] = "proved"
+    answer["stopped_by"] = ended
     if "map_bound" in query.returns:
         answer["map_bound"] = np.maximum(bound, score)
         answer["gap"] = answer["map_bound"] - score

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skcrbm.inference.search.budget import Budget
 from skcrbm.inference.search.table_model import Component, ImpossibleModelError
 from skcrbm.kernels.map_search import Branches, Functions, branch, maximise_bucket
 from skcrbm.utils.graphs import min_fill
@@ -35,6 +36,11 @@ class Order(NamedTuple):
     # number of additions: the number of entries of the new table, times the number of states of the
     # eliminated variable, summed over the variables
     work: float
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time of the elimination on an average machine."""
+        return 8e-9 * self.work
 
 
 def elimination_order(part: Component) -> Order:
@@ -157,17 +163,19 @@ def can_eliminate(order: Order, max_entries: int, seconds: float) -> bool:
     `max_entries`. The estimated time on an average machine may be at most `seconds`.
     """
     fits = order.largest <= max_entries and order.kept <= MAX_KEPT_TABLES * 8.0 * max_entries
-    return fits and order.work * 8e-9 <= seconds
+    return fits and order.seconds <= seconds
 
 
-def eliminate(part: Component, order: Order) -> np.ndarray:
-    """Return a state with the highest score.
+def eliminate(part: Component, order: Order, budget: Budget) -> np.ndarray | None:
+    """Return a state with the highest score, or None if the time limit is reached before.
 
     An ImpossibleModelError is raised if all states have weight 0.
     """
     position, buckets = _buckets(part, order.variables)
     back = []
     for v in order.variables:
+        if budget.timed and budget.seconds <= 0:
+            return None
         scope, out, where = _message(v, part, buckets[v], True)
         buckets[v] = []
         binary = part.n_states[v] == 2  # if v has two states, a byte stores eight best states
@@ -281,7 +289,9 @@ def _partition(v, part, functions, max_entries):
     for scope, table in sorted(functions, key=lambda f: (-len(f[0]), f[0])):
         for union, group in found:
             joined = union | set(scope)
-            if math.prod(part.n_states[u] for u in joined) <= max_entries:
+            # A product of numbers below 2**1000 is a float; a wider table is too large in any case.
+            logs = sum(math.log2(part.n_states[u]) for u in joined)
+            if logs < 1000 and math.prod(part.n_states[u] for u in joined) <= max_entries:
                 union |= joined
                 group.append((scope, table))
                 break

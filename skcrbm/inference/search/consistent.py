@@ -6,13 +6,13 @@ import heapq
 
 import numpy as np
 
-from skcrbm.inference.search.table_model import Component
 from skcrbm.kernels.consistent_search import (
     DepthLimits,
     SavedNodes,
     SearchArrays,
     search_consistent,
 )
+from skcrbm.kernels.search_tables import SearchTables
 
 # Largest total number of table entries that are stored for all nodes on a path.
 _ALL_ENTRIES = 2**25
@@ -38,13 +38,17 @@ class ConsistentSearch:
         Upper bound of the score of all states.
     """
 
-    def __init__(self, part: Component, shifted: Component, bound: float, tol: float):
-        self._model, self._graph = part.graph(), shifted.graph()
-        self._belief = np.full(self._graph.unary.shape, -np.inf)
-        for v, row in enumerate(shifted.unary):
-            self._belief[v, : len(row)] = row - row.max()
-        for at, table in zip(self._graph.first, shifted.tables, strict=True):
-            self._graph.entries[at : at + table.size] -= table.max()
+    def __init__(
+        self, graph: SearchTables, entries: np.ndarray, belief: np.ndarray, bound: float, tol: float
+    ):
+        """Search the states of `graph`, from shifted `entries` and beliefs (n, K) of its states."""
+        top = np.maximum.reduceat(entries, graph.first)
+        sizes = np.diff(np.append(graph.first, len(entries)))
+        self._model = graph
+        self._graph = graph._replace(entries=entries - np.repeat(top, sizes))
+        absent = np.arange(belief.shape[1]) >= graph.n_states[:, None]
+        self._belief = np.where(absent, -np.inf, belief)
+        self._belief -= self._belief.max(axis=1, keepdims=True)
         self.bound, self._root, self._tol = bound, bound, tol
         self._n_entries = len(self._graph.entries) + self._belief.size
         depth = int(max(2, min(len(self._belief), _ALL_ENTRIES // self._n_entries)))

@@ -7,13 +7,27 @@ search over cliques, and with more than 20 labels it finds better labels, becaus
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
 from skcrbm.inference.any_energy import _icm
 from skcrbm.inference.base import InferenceMethod
+from skcrbm.inference.methods._searches import MapSearch
+from skcrbm.inference.registry import solver_for
 from skcrbm.inference.search import cliques, ising
 from skcrbm.inference.search.found import FoundLabels
+from skcrbm.inference.search.precision import tolerance
+from skcrbm.utils.limits import TIE
+
+
+# Values of "branch_and_bound" count as equal if they differ by at most this share of the largest
+# possible margin.
+_TIE = 1e-11
+# Nodes of "map_search" for each node of `node_limit`.
+_NODES = 100
 
 
 def solve(method, energy, query):
@@ -22,7 +36,45 @@ def solve(method, energy, query):
     fields = found.fields(query.returns)
     if "init" in method.accepts:
         fields["log_odds"] = energy.visible_log_odds(found.labels)
+        return fields
+    proved = found.gap == 0
+    if method.name == "milp":  # its bound includes the tolerances of HiGHS
+        proved = fields["converged"] = found.gap <= tolerance(_sizes(energy))
+    other = "precision" if method.name == "milp" else "max_nodes"
+    fields["stopped_by"] = np.where(proved, "proved", other).astype(object)
+    if method.name == "branch_and_bound":
+        _search_rough_models(method, energy, query, fields)
     return fields
+
+
+def _search_rough_models(method, energy, query, fields):
+    """Solve models by "map_search" in which terms differ so much in size that rounding matters."""
+    rough = np.flatnonzero(_rounding(energy) > tolerance(_sizes(energy)))
+    if not len(rough):
+        return
+    search = MapSearch(max_nodes=_NODES * method.node_limit, random_state=0)
+    solve = solver_for(search.name, type(energy))
+    found = solve(search, energy.rows(rough), replace(query, sample_weight=np.ones(len(rough))))
+    for name, value in fields.items():
+        value[rough] = found[name]
+
+
+def _sizes(energy):
+    """Return the sizes of the fields and of the couplings or tables of all models."""
+    if isinstance(energy, IsingEnergy):
+        terms = [np.abs(c) for c in energy.couplings]
+    else:
+        terms = [np.ptp(group.log_potentials.astype(np.float64), axis=1) for group in energy.tables]
+    fields = [np.abs(f) for f in energy.fields]
+    return np.concatenate([np.zeros(1), *(part.ravel() for part in (*terms, *fields))])
+
+
+def _rounding(energy):
+    """Return the differences of scores (N,) that "branch_and_bound" takes for rounding errors."""
+    log_odds, influence = energy.own_log_odds()
+    undecided = energy.free & (np.abs(log_odds) <= (1 + TIE) * influence)
+    fields = np.where(undecided, np.abs(log_odds), 0.0).max(axis=1, initial=0.0)
+    return _TIE * (fields + np.max(influence, axis=-1, initial=0.0))
 
 
 def solve_icm(method, energy, query):

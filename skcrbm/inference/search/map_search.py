@@ -1,23 +1,13 @@
 """Search for the best states of factor graphs; see `MapSearch`.
 
-Each of the four searches is needed for some of the MAP files of the UAI competition. With the
-default limits, the log10 scores are as follows (of a single seed; means over four seeds for the
-forest moves):
-
-- Without the consistent search, Promedas_28 and Promedas_41 are not solved, and the score of
-  Promedas_11 falls from -23.0 to -29.3.
-- Without frontier sweeps, the scores of the grids fall: Grids_18 from 5656 to 5578, Grids_20 from
-  4675 to 4628, Grids_26 from 1325 to 1309.
-- Without forest moves, the mean score of wcsp_15 falls from -80 to -96, and that of
-  ObjectDetection_11 from 4397 to 4330.
-- Without mini-buckets, the bounds are worse: 7073 instead of 6129 for Grids_18, and 11047 instead
-  of 9263 for ObjectDetection_11.
+`schedule.py` divides the work among the methods, `moves.py` has the methods that improve a state,
+and `buckets.py` and `consistent.py` the methods that can prove that it is the best.
 """
 
 from __future__ import annotations
 
 import functools
-import math
+import heapq
 import time
 
 import numpy as np
@@ -25,74 +15,71 @@ import numpy as np
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import ContradictionError, empty_result
 from skcrbm.inference.random_numbers import random_key, seeds
-from skcrbm.inference.search.buckets import (
-    TreeSearch,
-    can_eliminate,
-    eliminate,
-    elimination_order,
-)
-from skcrbm.inference.search.consistent import ConsistentSearch
-from skcrbm.inference.search.moves import Moves
+from skcrbm.inference.search.budget import Budget
+from skcrbm.inference.search.schedule import SECONDS_PER_NODE, TableSearch
 from skcrbm.inference.search.table_model import (
     Component,
     ImpossibleModelError,
     TableModel,
+    flat_tables,
     tables_of,
 )
-from skcrbm.kernels.map_search import shift_tables
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# Limits of a kernel call: the kernel that computes the bound visits about _SWEEP_WORK table
-# entries, and the kernel of the tree search at most _TREE_NODES nodes. A call takes a few
-# hundredths of a second, so that the time limit, which is checked after each call, is kept.
-_SWEEP_WORK, _TREE_NODES = 2**21, 100_000
-# Limits for the number of entries of mini-bucket tables: _ALL_MINI_ENTRIES for all tables together,
-# _MINI_SPEED for all tables together per second of time that is left, and _MINI_ENTRIES for a
-# single table.
-_ALL_MINI_ENTRIES, _MINI_SPEED, _MINI_ENTRIES = 2**27, 2**25, 2**18
-# Shares of the node limit or time limit. The search makes forest moves until the share _FIRST of
-# the limit is used, and then computes the bound until the share _BOUND is used.
-_FIRST, _BOUND = 0.1, 0.2
-# After the bound has been computed, the tree search `ConsistentSearch` works alone. It is stopped
-# if it finds no better state within the share _TRIAL of the limit, or later if it finds no further
-# better state within the share _PATIENCE.
-_TRIAL, _PATIENCE = 0.05, 0.3
-# Largest number of sweeps over all tables that compute the bound.
-_MAX_SWEEPS = 1000
-# Relative amounts of work for four methods: the two tree searches, the frontier sweeps and the
-# forest moves. Each method gets a share of the nodes in proportion to its number. Nodes that were
-# used to find a better state do not count towards the share.
-_PREFERENCE = 3, 1, 6, 1
+# Largest number of nodes if neither the nodes nor the time are limited.
+_MAX_NODES = 10_000_000
+# Seconds in which a table or a variable is simplified on an average machine. With a time limit, a
+# model that takes longer than _SHORT is first searched as it is, for _BEFORE times as long, and is
+# not simplified if this would take more than half of the time that is left.
+_REDUCTION_SECONDS, _SHORT, _BEFORE = 2.5e-5, 0.05, 2.0
 
 
 def solve_from_energy(method, energy, query):
     """Answer "map" and "map_bound" for a pairwise energy, by its factor graph."""
-    return solve(method, FactorGraphEnergy.from_energy(energy), query)
+    begun = _begin(method, energy)
+    return _solve(method, FactorGraphEnergy.from_energy(energy), query, begun)
 
 
 def solve(method, energy, query):
     """Answer "map" and "map_bound" for a factor graph."""
-    fields = empty_result(energy, query)
-    tables, scopes, n_all = tables_of(energy)
-    unary, n_states = energy.log_fields(), energy.state_counts
-    start = seeds(random_key(method.random_state), np.zeros(energy.n_models, np.uint64), 0)
-    gap = np.zeros(energy.n_models)
+    return _solve(method, energy, query, _begin(method, energy))
+
+
+def _begin(method, energy):
+    """Compile the kernels if the time is limited, and return the time."""
     if method.time_limit is not None:
         _compile()
+        if energy.is_pairwise:
+            _compile_spins()
+    return time.monotonic()
+
+
+def _solve(method, energy, query, begun):
+    fields = empty_result(energy, query)
+    start = seeds(random_key(method.random_state), np.zeros(energy.n_models, np.uint64), 0)
+    gap = np.zeros(energy.n_models)
+    fields["stopped_by"] = np.full(energy.n_models, "proved", object)
+    nodes = method.max_nodes
+    if nodes is None and method.time_limit is None:
+        nodes = _MAX_NODES
+    shared = functools.cache(lambda: tables_of(energy))
+    lead = time.monotonic() - begun  # the conversion of the energy counts for each model
 
     def run(rows):
         n = rows.start
-        own = [unary[n, v, :k] for v, k in enumerate(n_states)]
-        own += [np.zeros(2)] * (n_all - len(own))
-        budget = Budget(method.max_nodes, method.time_limit)
+        budget = Budget(nodes, method.time_limit, time.monotonic() - lead)
+        search = _ModelSearch(method, energy, n, budget, start[n : n + 1].copy(), shared)
         try:
-            model = TableModel(own, scopes, tables)
-            state, gap[n] = _search(method, model, budget, start[n : n + 1].copy())
+            stopped_by = search.run()
         except ImpossibleModelError:
             raise ContradictionError(n) from None
         fields["n_iter"][n] = budget.used
+        state, gap[n] = search.found()
         fields["assignment"][n] = state[: energy.n_variables]
+        if gap[n] and stopped_by == "proved":
+            stopped_by = "precision"
+        fields["stopped_by"][n] = stopped_by if gap[n] else "proved"
 
     for _ in ordered_map(run, row_chunks(energy.n_models, 1), query.n_jobs):
         pass
@@ -106,167 +93,132 @@ def solve(method, energy, query):
     if "map_bound" in query.returns:
         score = energy.score(fields["assignment"])
         fields["gap"] = gap
-        fields["map_bound"] = np.where(gap < np.inf, score + gap, np.inf)
+        found, fields["map_bound"] = gap < np.inf, np.full(len(gap), np.inf)
+        fields["map_bound"][found] = score[found] + gap[found]
     return fields
+
+
+class _ModelSearch:
+    """Search for the best state of model n of an energy."""
+
+    def __init__(self, method, energy, n, budget, seed, shared):
+        self._max_entries = method.max_entries
+        self._energy, self._n, self._budget, self._seed = energy, n, budget, seed
+        self._shared, self._lost = shared, 0.0
+        self._model, self._parts, self._searches = None, [], []
+
+    def run(self):
+        """Search, and return what ended the search."""
+        budget, length, start = self._budget, {}, None
+        seconds = _REDUCTION_SECONDS * _size(self._energy)
+        if budget.timed and seconds > _SHORT:
+            graph = flat_tables(self._energy, self._n)
+            if len(graph.first):
+                whole = TableSearch(graph, budget, self._seed)
+                self._searches = [whole]
+                for _ in whole.run():
+                    if budget.stopped_by:
+                        return budget.stopped_by
+                    worked = budget.used * SECONDS_PER_NODE >= _BEFORE * seconds
+                    if worked and 2 * seconds <= budget.seconds:
+                        break
+                else:
+                    return "proved"
+                start, length = whole.moves.best, {"length": whole.moves.length}
+        self._reduce(start, length)
+        return self._search_parts()
+
+    def _reduce(self, start, length):
+        """Simplify the model, and prepare the search of each connected component."""
+        tables, scopes, n_all = self._shared()
+        unary = self._energy.log_fields()[self._n]
+        own = [unary[v, :k] for v, k in enumerate(self._energy.state_counts)]
+        own += [np.zeros(2)] * (n_all - len(own))
+        model = TableModel(own, scopes, tables)
+        parts = model.reduce()
+        searches = [self._begin(part, model, start, length) for part in parts]
+        rough = [
+            (part, search)
+            for part, search in zip(parts, searches, strict=True)
+            if search is not None and not search.moves.precise
+        ]
+        if rough:
+            for part, search in rough:
+                tables, own, lost = search.sharpen()
+                model.replace(part, tables, own)
+                self._lost += lost
+            parts = model.reduce()
+            searches = [self._begin(part, model, start, length) for part in parts]
+        self._model, self._parts, self._searches = model, parts, searches
+
+    def _begin(self, part, model, start, length):
+        """Return the search of a component, or None if the component has no tables."""
+        if not part.scopes:
+            return None
+        first = start
+        if start is not None:
+            places = zip(part.variables, part.unary, strict=True)
+            first = np.array([_place(model.states[v], start[v], row) for v, row in places])
+        return TableSearch(
+            part.graph(), self._budget, self._seed, part, first, self._max_entries, **length
+        )
+
+    def _search_parts(self):
+        """Give all components equal work for their sizes, until all are proven or a limit is met."""
+        waiting = [
+            (0.0, j, search.run(), 1 + len(search.moves.graph.entries))
+            for j, search in enumerate(self._searches)
+            if search is not None
+        ]
+        while waiting:
+            stopped_by = self._budget.stopped_by
+            if stopped_by:
+                return stopped_by
+            share, j, work, size = heapq.heappop(waiting)
+            before = self._budget.used
+            if next(work, work) is not work:
+                share += max(1, self._budget.used - before) / size
+                heapq.heappush(waiting, (share, j, work, size))
+        return "proved"
+
+    def found(self):
+        """Return the best state, and the upper bound minus its score."""
+        gap = sum(search.gap for search in self._searches if search is not None) + self._lost
+        if self._model is None:
+            return self._searches[0].moves.best, gap
+        states = [
+            [int(row.argmax()) for row in part.unary] if search is None else search.moves.best
+            for part, search in zip(self._parts, self._searches, strict=True)
+        ]
+        return self._model.complete(self._parts, states), gap
+
+
+def _size(energy):
+    """Return the number of variables and tables of an energy; each input of OR and AND counts."""
+    n_logic = sum(len(group.inputs) for group in (energy.ors, energy.ands))
+    return energy.n_variables + n_logic + sum(len(group.variables) for group in energy.tables)
+
+
+def _place(states, state, unary):
+    """Return the place of a state among the remaining states, or the best place if it is absent."""
+    at = int(np.searchsorted(states, state))
+    return at if at < len(states) and states[at] == state else int(unary.argmax())
 
 
 @functools.cache
 def _compile():
     """Compile all kernels or load them from the cache, so that no time limit includes this work."""
-    part = Component([0, 1, 2], [2] * 3, [(0, 1, 2)], [np.zeros((2, 2, 2))], [np.zeros(2)] * 3)
-    eliminate(part, elimination_order(part))
-    moves = Moves(part, Budget(1, None), np.zeros(1, np.uint64))
-    moves.forests()
-    moves.frontiers()
-    bound, shifted = _bound(moves, moves.budget)
-    moves.visit(ConsistentSearch(part, shifted, bound + 1.0, moves.rounding), 1)
-    moves.visit(TreeSearch(shifted, [0, 1, 2], 2, moves.rounding), 1)
+    rng = np.random.default_rng(0)
+    scopes = [(0, 1, 2), (0, 1), (1, 2), (0, 2)]
+    tables = [rng.normal(size=[3] * len(scope)) for scope in scopes]
+    part = Component([0, 1, 2], [3] * 3, scopes, tables, [rng.normal(size=3) for _ in range(3)])
+    search = TableSearch(
+        part.graph(), Budget(None, 1e9), np.zeros(1, np.uint64), part, max_entries=2**20
+    )
+    search.compile()
 
 
-class Budget:
-    """The numbers of nodes and seconds that a search may use; None means no limit.
-
-    Attributes
-    ----------
-    used : int
-        Number of nodes used so far.
-    """
-
-    def __init__(self, nodes: float | None, seconds: float | None):
-        self.used = 0
-        self._nodes = math.inf if nodes is None else nodes
-        self._seconds = math.inf if seconds is None else seconds
-        self._start = time.monotonic()
-
-    @property
-    def progress(self) -> float:
-        """Used share of the nodes or of the seconds, whichever share is larger.
-
-        If it is 1 or more, the search must end.
-        """
-        spent = time.monotonic() - self._start
-        return max(self.used / max(1, self._nodes), spent / max(1e-9, self._seconds))
-
-    @property
-    def step(self) -> float:
-        """Number of nodes that a search may use before it must check `progress` again."""
-        return self._nodes / 64 if self._nodes < math.inf else 2.0**40
-
-    @property
-    def seconds(self) -> float:
-        """Number of seconds that are left."""
-        return self._seconds - (time.monotonic() - self._start)
-
-    def part(self, share: float) -> Budget:
-        """Return a new budget with the given share of the remaining nodes and seconds."""
-        nodes = max(1.0, share * (self._nodes - self.used))
-        return Budget(nodes, max(0.0, share * self.seconds))
-
-
-def _search(method, model, budget, seed):
-    """Return the best state found for a `TableModel`, and the bound minus its score."""
-    components = model.reduce()
-    states, total_gap = [], 0.0
-    size = [sum(t.size for t in part.tables) + 1 for part in components]
-    for j, part in enumerate(components):
-        own = budget.part(size[j] / sum(size[j:]))
-        state, gap = _search_component(method, part, own, seed)
-        budget.used += own.used
-        states.append(state)
-        total_gap += gap
-    return model.complete(components, states), total_gap
-
-
-def _search_component(method, part, budget, seed):
-    """Return the best state found for a `Component`, and the bound minus its score."""
-    if not part.scopes:
-        return [int(row.argmax()) for row in part.unary], 0.0
-    order = elimination_order(part)
-    if can_eliminate(order, method.max_entries, budget.seconds):
-        return eliminate(part, order), 0.0
-    moves = Moves(part, budget, seed)
-    while budget.progress < _FIRST:
-        before = budget.used
-        moves.forests()
-        forests = budget.used
-        while budget.progress < _FIRST and budget.used - forests < forests - before:
-            moves.frontiers()
-    bound, shifted = _bound(moves, budget)
-    if moves.gap(bound) == 0:
-        return moves.best, 0.0
-    step = int(min(_TREE_NODES, 1 + budget.step))
-    consistent = ConsistentSearch(part, shifted, bound, moves.rounding)
-    end, value = budget.progress + _TRIAL, tuple(moves.best_value)
-    while budget.progress < min(1.0, end) and not consistent.done:
-        moves.visit(consistent, step)
-        if tuple(moves.best_value) != value:
-            end, value = budget.progress + _PATIENCE, tuple(moves.best_value)
-    if consistent.done:
-        return _proven(moves)
-    bound = min(bound, consistent.bound)
-    if budget.progress >= 1:
-        return moves.best, moves.gap(bound)
-    # Estimate the number of mini-buckets. In a dense model, a variable has several mini-buckets.
-    n_buckets = max(2 * len(part.variables), len(part.scopes) // 4)
-    entries = min(_ALL_MINI_ENTRIES, _MINI_SPEED * budget.seconds) / n_buckets
-    entries = min(method.max_entries, _MINI_ENTRIES, max(2**10, int(entries)))
-    tree = TreeSearch(shifted, order.variables, entries, moves.rounding)
-    if tree.root == -np.inf:
-        raise ImpossibleModelError
-    bound = min(bound, tree.root + moves.rounding)
-    searches = [
-        lambda: moves.visit(consistent, step),
-        lambda: moves.visit(tree, step),
-        moves.frontiers,
-        moves.forests,
-    ]
-    spent = [0.0] * len(searches)
-    while budget.progress < 1 and moves.gap(bound) > 0:
-        turn = int(np.argmin(spent))
-        before, value = budget.used, tuple(moves.best_value)
-        searches[turn]()
-        if tuple(moves.best_value) == value:
-            spent[turn] += (budget.used - before) / _PREFERENCE[turn]
-        bound = min(bound, consistent.bound)
-        if tree.done or consistent.done:
-            return _proven(moves)
-    return moves.best, moves.gap(bound)
-
-
-def _proven(moves):
-    """Return the best state and a gap of 0, after a search of all states has ended."""
-    if moves.best_value[1] > 0:
-        raise ImpossibleModelError
-    return moves.best, 0.0
-
-
-def _bound(moves, budget):
-    """Compute an upper bound of the score by sweeps of MPLP.
-
-    The sweeps shift log-weights between the tables of a component such that the bound falls. Return
-    the bound and the component with the shifted tables. The score of each state stays the same. An
-    ImpossibleModelError is raised if the bound shows that all states have weight 0.
-    """
-    graph = moves.graph
-    belief, shifted = graph.unary.copy(), graph._replace(entries=graph.entries.copy())
-    n_sweeps = max(1, min(20, _SWEEP_WORK // (1 + len(graph.entries))))
-    bound, done = math.inf, 0
-    while done < _MAX_SWEEPS:
-        last = bound
-        bound = shift_tables(shifted, belief, n_sweeps) + moves.rounding
-        if bound == -np.inf:
-            raise ImpossibleModelError
-        done += n_sweeps
-        budget.used += n_sweeps * len(graph.entries) // 16
-        if moves.gap(bound) == 0 or last - bound < 1e-4 * n_sweeps * (bound - moves.value):
-            break
-        if budget.progress > _BOUND:
-            break
-    part = moves.part
-    own = [belief[v, :k].copy() for v, k in enumerate(part.n_states)]
-    tables = [
-        shifted.entries[at : at + t.size].reshape(t.shape)
-        for at, t in zip(graph.first, part.tables, strict=True)
-    ]
-    moves.improve(np.array([row.argmax() for row in own]))
-    return bound, part._replace(tables=tables, unary=own)
+@functools.cache
+def _compile_spins():
+    part = Component([0, 1], [2] * 2, [(0, 1)], [np.eye(2)], [np.zeros(2)] * 2)
+    next(TableSearch(part.graph(), Budget(None, None), np.zeros(1, np.uint64)).moves.annealing())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,22 +31,27 @@ class Component(NamedTuple):
 
     def graph(self) -> SearchTables:
         """Return the component as the flat arrays that kernels take."""
-        lengths = np.array([len(scope) for scope in self.scopes], np.int64)
-        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        scope = np.array([v for part in self.scopes for v in part], np.int64)
-        stride = [s // 8 for t in self.tables for s in t.strides]
-        sizes = np.array([t.size for t in self.tables], np.int64)
-        edge_start = np.zeros(len(self.variables) + 1, np.int64)
-        np.cumsum(np.bincount(scope, minlength=len(self.variables)), out=edge_start[1:])
         unary = np.zeros((len(self.variables), max(self.n_states)))
         for v, row in enumerate(self.unary):
             unary[v, : len(row)] = row
-        return SearchTables(
-            np.array(self.n_states, np.int64), unary, start, scope,
-            np.array(stride, np.int64), np.repeat(np.arange(len(lengths)), lengths), edge_start,
-            np.argsort(scope, kind="stable"), np.cumsum(sizes) - sizes,
-            np.concatenate([np.empty(0), *(t.ravel() for t in self.tables)]),
-        )  # fmt: skip
+        lengths = np.array([len(scope) for scope in self.scopes], np.int64)
+        scope = np.array([v for part in self.scopes for v in part], np.int64)
+        stride = np.array([s // 8 for t in self.tables for s in t.strides], np.int64)
+        sizes = np.array([t.size for t in self.tables], np.int64)
+        entries = np.concatenate([np.empty(0), *(t.ravel() for t in self.tables)])
+        n_states = np.array(self.n_states, np.int64)
+        return _flat(n_states, unary, lengths, scope, stride, sizes, entries)
+
+
+def _flat(n_states, unary, lengths, scope, stride, sizes, entries):
+    """Return `SearchTables` of F tables, given their numbers of variables and their sizes (F,)."""
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    edge_start = np.zeros(len(n_states) + 1, np.int64)
+    np.cumsum(np.bincount(scope, minlength=len(n_states)), out=edge_start[1:])
+    return SearchTables(
+        n_states, unary, start, scope, stride, np.repeat(np.arange(len(lengths)), lengths),
+        edge_start, np.argsort(scope, kind="stable"), np.cumsum(sizes) - sizes, entries,
+    )  # fmt: skip
 
 
 class TableModel:
@@ -109,6 +115,15 @@ class TableModel:
             changed = (self._eliminate_small() | self._merge_contained()) & set(self.tables)
         return self._components()
 
+    def replace(
+        self, part: Component, tables: Sequence[np.ndarray], unary: Sequence[np.ndarray]
+    ) -> None:
+        """Replace the tables and log-weights of a component; `reduce` must be called again."""
+        for scope, table in zip(part.scopes, tables, strict=True):
+            self.tables[tuple(part.variables[v] for v in scope)] = table
+        for v, row in zip(part.variables, unary, strict=True):
+            self.tables[v,] = row
+
     def _propagate(self, waiting):
         """Remove all states for which a table has only entries of weight 0.
 
@@ -137,10 +152,11 @@ class TableModel:
         A new table must have fewer variables than the largest table that it replaces, or at most
         two variables. Return the scopes of the new tables.
         """
-        changed, waiting = set(), sorted(self._remaining, reverse=True)
+        # A queue: a variable with many neighbours waits until the neighbours before it are done.
+        changed, waiting = set(), deque(sorted(self._remaining))
         queued = set(waiting)
         while waiting:
-            v = waiting.pop()
+            v = waiting.popleft()
             queued.discard(v)
             near = sorted(set().union(*self.scopes_of[v]) - {v})
             width = max(2, max(map(len, self.scopes_of[v])) - 1)
@@ -186,7 +202,8 @@ class TableModel:
             if len(scope) < 2:
                 continue
             inside = set(scope)
-            hosts = [s for s in self.scopes_of[scope[0]] if len(s) > len(scope) and inside < set(s)]
+            near = min((self.scopes_of[v] for v in scope), key=len)
+            hosts = [s for s in near if len(s) > len(scope) and inside < set(s)]
             if hosts:
                 host = min(hosts)
                 shape = [len(self.states[u]) if u in inside else 1 for u in host]
@@ -251,3 +268,40 @@ def tables_of(energy: FactorGraphEnergy) -> tuple[list[np.ndarray], Sequence[Seq
     rest = scopes[len(tables) :]
     tables += [table.reshape((2,) * len(s)) for s, table in zip(rest, logic, strict=True)]
     return tables, scopes, n_all
+
+
+def flat_tables(energy: FactorGraphEnergy, n: int) -> SearchTables:
+    """Return the tables of model n of an energy as flat arrays, with OR and AND as in `tables_of`.
+
+    A state that the evidence excludes keeps its place and has the log-weight -inf.
+    """
+    has_logic = len(energy.ors.outputs) or len(energy.ands.outputs)
+    scopes, logic, n_all = energy.graph.expanded if has_logic else ([], [], 0)
+    groups = [(g.variables, g.shape, g.log_potentials.astype(np.float64)) for g in energy.tables]
+    first = len(scopes) - len(logic)
+    for k in sorted({len(scope) for scope in scopes[first:]}):
+        own = [(s, t) for s, t in zip(scopes[first:], logic, strict=True) if len(s) == k]
+        groups.append((np.array([s for s, _ in own]), (2,) * k, np.array([t for _, t in own])))
+    fields = energy.log_fields()[n]
+    unary = np.zeros((max(n_all, len(fields)), max(2, fields.shape[1])))
+    n_states = np.full(len(unary), 2, np.int64)
+    n_states[: len(fields)] = energy.state_counts
+    unary[: len(fields), : fields.shape[1]] = fields
+    unary[np.arange(unary.shape[1]) >= n_states[:, None]] = 0.0
+    parts = []
+    for variables, shape, entries in groups:
+        if variables.shape[1] == 1:
+            np.add.at(unary[:, : shape[0]], variables[:, 0], entries)
+        if variables.shape[1] < 2:
+            continue
+        steps = np.cumprod([1, *shape[:0:-1]])[::-1]
+        parts.append(
+            (
+                np.full(len(variables), len(shape)), variables.ravel(),
+                np.tile(steps, len(variables)), np.full(len(variables), math.prod(shape)),
+                entries.ravel(),
+            )  # fmt: skip
+        )
+    if not parts:
+        return _flat(n_states, unary, *(np.empty(0, np.int64) for _ in range(4)), np.empty(0))
+    return _flat(n_states, unary, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
