@@ -102,6 +102,9 @@ def test_methods_without_a_choice_by_storage(method, held):
     dense, sparse = both_storages(random_evidence(energy) if held else energy)
     for answer in set(ANSWERS) & METHODS.get(method)().supports(dense):
         one, other = (infer(energy, method, returns=answer) for energy in (dense, sparse))
+        if answer == "map_bound":  # which is the score of the best state, in the order of the sums
+            np.testing.assert_allclose(one.map_bound, other.map_bound, rtol=1e-14)
+            continue
         name = "assignment" if answer == "map" else answer
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
