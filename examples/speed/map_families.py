@@ -57,7 +57,7 @@ def spin_glass(rng, size):
 
 
 def gaussian_glass(rng, size):
-    """Normal couplings and fields on a torus."""
+    """Draw normal couplings and fields on a torus."""
     side = _side(size, 60)
     edges = _lattice((side, side))
     return SparseIsingEnergy.from_edges(
@@ -75,7 +75,7 @@ def cubic_glass(rng, size):
 
 
 def dense_glass(rng, size):
-    """Normal couplings between all spins."""
+    """Draw normal couplings between all spins."""
     n = max(20, round(150 * size))
     coupling = np.triu(rng.normal(size=(n, n)), 1) / n**0.5
     return IsingEnergy(coupling + coupling.T, np.zeros(n))
@@ -146,7 +146,7 @@ def scheduling(rng, size):
 
 
 def independent_set(rng, size):
-    """The heaviest set of nodes without an edge."""
+    """Seek the heaviest set of nodes without an edge."""
     n = max(30, round(400 * size))
     forbid = np.array([[0.0, 0.0], [0.0, -np.inf]])
     return FactorGraphEnergy(
@@ -191,7 +191,7 @@ def pedigree(rng, size):
 
 
 def diagnosis(rng, size):
-    """Findings are the noisy OR of diseases, as in medical networks."""
+    """Explain findings by the OR of diseases, as in medical networks."""
     n, m = max(10, round(60 * size)), max(15, round(120 * size))
     causes = [rng.choice(n, rng.integers(2, 5), replace=False) for _ in range(m)]
     logic = OrFactors(causes, n + np.arange(m))
@@ -242,7 +242,7 @@ def side_chains(rng, size):
 
 
 def tree(rng, size):
-    """A large tree, on which max-product is exact."""
+    """Make a large tree, on which max-product is exact."""
     n, k = round(3000 * size), 4
     edges = np.array([[rng.integers(max(0, v - 50), v), v] for v in range(1, n)])
     return FactorGraphEnergy(

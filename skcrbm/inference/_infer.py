@@ -13,7 +13,6 @@ from scipy.special import expit
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy, IsingEnergy
 from skcrbm.exceptions import InaccurateInferenceWarning
 from skcrbm.inference._solver_fields import check_fields
-from skcrbm.inference.best_states import finish_search
 from skcrbm.inference.base import (
     ContradictionError,
     InferenceMethod,
@@ -24,6 +23,7 @@ from skcrbm.inference.base import (
     check_returns,
     resolve_method,
 )
+from skcrbm.inference.best_states import finish_search
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.contradictions import Guard, counted, log_partition_range
 from skcrbm.inference.registry import METHODS, solver_location
@@ -139,8 +139,8 @@ def infer(
     Returns
     -------
     InferenceResult
-        Result with the requested answers, ``n_iter`` and ``converged``, and ``stopped_by`` if a best
-        state was requested; all other fields are None.
+        Result with the requested answers, ``n_iter`` and ``converged``, and ``stopped_by`` if a
+        best state was requested; all other fields are None.
 
     Raises
     ------

@@ -25,7 +25,7 @@ def finish_search(
     proved = np.full(energy.n_models, method.name == "exact")
     if fields.get("gap") is not None:
         proved = fields["gap"] == 0
-        if "map" in query.returns and not method.name == "exact":
+        if "map" in query.returns and method.name != "exact":
             score = energy.score(fields["assignment"])
             bound = np.maximum(fields["map_bound"], score)
             known = score > -np.inf

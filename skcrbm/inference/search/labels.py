@@ -22,7 +22,6 @@ from skcrbm.inference.search.found import FoundLabels
 from skcrbm.inference.search.precision import tolerance
 from skcrbm.utils.limits import TIE
 
-
 # Values of "branch_and_bound" count as equal if they differ by at most this share of the largest
 # possible margin.
 _TIE = 1e-11

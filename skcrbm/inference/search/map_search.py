@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import heapq
 import time
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +106,9 @@ class _ModelSearch:
         self._max_entries = method.max_entries
         self._energy, self._n, self._budget, self._seed = energy, n, budget, seed
         self._shared, self._lost = shared, 0.0
-        self._model, self._parts, self._searches = None, [], []
+        self._model: TableModel | None = None
+        self._parts: list[Component] = []
+        self._searches: list[Any] = []  # a TableSearch, or None for a component without tables
 
     def run(self):
         """Search, and return what ended the search."""
@@ -164,7 +167,7 @@ class _ModelSearch:
         )
 
     def _search_parts(self):
-        """Give all components equal work for their sizes, until all are proven or a limit is met."""
+        """Give components work by their sizes, until all are proven or a limit is reached."""
         waiting = [
             (0.0, j, search.run(), 1 + len(search.moves.graph.entries))
             for j, search in enumerate(self._searches)
@@ -187,7 +190,7 @@ class _ModelSearch:
         if self._model is None:
             return self._searches[0].moves.best, gap
         states = [
-            [int(row.argmax()) for row in part.unary] if search is None else search.moves.best
+            np.array([row.argmax() for row in part.unary]) if search is None else search.moves.best
             for part, search in zip(self._parts, self._searches, strict=True)
         ]
         return self._model.complete(self._parts, states), gap

@@ -254,8 +254,8 @@ class Moves:
         `kinds` are repeated, and the length of the coolings then grows by the factor `growth`. A
         cooling of kind True starts from the best state, at the temperature `share * high`. A
         cooling of kind False starts from the last state of the previous cooling, at the temperature
-        `high`. If a cooling ends in a state of weight 0, the penalty of table entries of weight 0 is
-        doubled. `state` is the state of the caller, which a cooling may replace.
+        `high`. If a cooling ends in a state of weight 0, the penalty of table entries of weight 0
+        is doubled. `state` is the state of the caller, which a cooling may replace.
         """
         length = self._length
         while True:

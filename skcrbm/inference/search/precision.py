@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-# A rounding error of a score may be ignored up to _NATS or, if all terms of a model are large, up to
-# _SHARE times the smallest term.
+# A rounding error of a score may be ignored up to _NATS or, if all terms of a model are large, up
+# to _SHARE times the smallest term.
 _NATS, _SHARE = 1e-6, 1e-3
 
 

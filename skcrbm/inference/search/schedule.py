@@ -8,12 +8,11 @@ relation to this work.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from skcrbm.inference.search.budget import Budget
 from skcrbm.inference.search.buckets import (
     Order,
     TreeSearch,
@@ -21,6 +20,7 @@ from skcrbm.inference.search.buckets import (
     eliminate,
     elimination_order,
 )
+from skcrbm.inference.search.budget import Budget
 from skcrbm.inference.search.consistent import ConsistentSearch
 from skcrbm.inference.search.moves import FIRST_LENGTH, Moves
 from skcrbm.inference.search.precision import tolerance
@@ -122,7 +122,8 @@ class TableSearch:
         max_entries: int = 0,
         length: int = FIRST_LENGTH,
     ):
-        self._budget, self._part, self._max_entries = budget, part, max_entries
+        self._budget, self._max_entries = budget, max_entries
+        self._part: Any = part  # its methods are called only if it is not None
         self.moves, self.proven = Moves(graph, budget, seed, start, length), False
         self._total, self._order = 0, None
         self._belief, self._shifted = graph.unary.copy(), graph.entries.copy()
@@ -230,7 +231,7 @@ class TableSearch:
     # ------------------------------------------------------------------ elimination
 
     def _elimination_nodes(self) -> float:
-        """Number of nodes after which elimination is due."""
+        """Return the number of nodes after which elimination is due."""
         if not self._budget.timed:
             return 0.0
         seconds = _ORDER_SECONDS * len(self.moves.graph.scope)

@@ -297,11 +297,15 @@ def flat_tables(energy: FactorGraphEnergy, n: int) -> SearchTables:
         steps = np.cumprod([1, *shape[:0:-1]])[::-1]
         parts.append(
             (
-                np.full(len(variables), len(shape)), variables.ravel(),
-                np.tile(steps, len(variables)), np.full(len(variables), math.prod(shape)),
+                np.full(len(variables), len(shape)),
+                variables.ravel(),
+                np.tile(steps, len(variables)),
+                np.full(len(variables), math.prod(shape)),
                 entries.ravel(),
-            )  # fmt: skip
+            )
         )
-    if not parts:
-        return _flat(n_states, unary, *(np.empty(0, np.int64) for _ in range(4)), np.empty(0))
-    return _flat(n_states, unary, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    empty = (*(np.empty(0, np.int64) for _ in range(4)), np.empty(0))
+    lengths, scope, stride, sizes, entries = (
+        np.concatenate(arrays) for arrays in zip(empty, *parts, strict=True)
+    )
+    return _flat(n_states, unary, lengths, scope, stride, sizes, entries)
