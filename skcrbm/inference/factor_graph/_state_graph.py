@@ -96,7 +96,7 @@ class StateGraph:
                         group.entries[kept],
                     )
                 )  # fmt: skip
-        self.logic = list(_logic_by_size(energy)) if keep_logic else []
+        self.logic = self._logic if keep_logic else []
         for scope, table in [] if keep_logic else energy.logic_tables():
             none = np.full(1, -1)
             self.tables.append(_Tables(scope[None], table.reshape(1, -1), table.shape, none))
@@ -119,7 +119,7 @@ class StateGraph:
             np.add.at(found, part.scopes, spread[:, None])
         return found
 
-    @property
+    @functools.cached_property
     def reach(self) -> np.ndarray:
         """Upper bound (N,) of |log(w / w')| for positive weights w, w' of two states of a variable.
 
@@ -257,6 +257,21 @@ class StateGraph:
             order=self.order.astype(np.uintp),
             **self._index,
         )
+
+    @_of_structure
+    def _logic(self):
+        return list(_logic_by_size(self.energy))
+
+    @_of_structure
+    def places(self) -> dict[str, np.ndarray]:
+        """Return the arrays of a `MeanFieldGraph` that do not depend on log-weights, as uintp."""
+        edges, _ = self.edges
+        variables = edges["variables"][edges["scopes"]]
+        names = "state_start", "edge_start", "slot", "scope", "arity"
+        arrays = {name: edges[name] for name in names}
+        arrays["first"] = edges["state_start"][variables]
+        arrays["count"] = np.diff(edges["state_start"])[variables]
+        return {name: array.astype(np.uintp) for name, array in arrays.items()}
 
     @_of_structure
     def _index(self):

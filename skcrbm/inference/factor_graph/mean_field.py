@@ -224,8 +224,10 @@ def _reduced(graph):
         place = np.empty(len(logs), np.int64)
         for chosen in (TABLE, PAIR, POTTS):
             some = np.flatnonzero(kind == chosen)
+            if not len(some):
+                continue
             values = logs[some]
-            if chosen == PAIR and len(some):
+            if chosen == PAIR:
                 table = values.reshape(-1, *part.shape)
                 first = table[:, :1, :1]
                 constant += first.sum()
@@ -234,14 +236,13 @@ def _reduced(graph):
                     np.add.at(extra, where, own - first[:, 0])
                 values = table - table[:, :1] - table[:, :, :1] + first
                 values = values[:, 1:, 1:].reshape(len(some), -1)
-            elif chosen == POTTS and len(some):
+            elif chosen == POTTS:
                 constant += values[:, 1].sum()
                 values = values[:, :1] - values[:, 1:2]
             place[some] = size + values.shape[1] * np.arange(len(some))
             flat.append(values.ravel())
             size += values.size
-            if len(some):
-                groups.append(_Group(chosen, part.shape, part.scopes[some], values))
+            groups.append(_Group(chosen, part.shape, part.scopes[some], values))
         kinds.append(kind)
         starts.append(place)
     n_logic = 0
@@ -251,14 +252,8 @@ def _reduced(graph):
         n_logic += len(group.scopes)
     none = np.empty(0, np.int64)
     kind, start = np.concatenate([none, *kinds]), np.concatenate([none, *starts])
-    variables = edges["variables"][edges["scopes"]]
-    arrays = {
-        "first": state_start[variables], "count": np.diff(state_start)[variables],
-        "table": start[factor],
-        **{name: edges[name] for name in ("state_start", "edge_start", "slot", "scope", "arity")},
-    }  # fmt: skip
     reduced = MeanFieldGraph(
-        kind=kind[factor].astype(np.int8), tables=np.concatenate(flat),
-        **{name: array.astype(np.uintp) for name, array in arrays.items()},
+        kind=kind[factor].astype(np.int8), table=start[factor].astype(np.uintp),
+        tables=np.concatenate(flat), **graph.places,
     )  # fmt: skip
     return reduced, graph.own + extra, constant, groups
