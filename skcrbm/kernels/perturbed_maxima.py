@@ -14,10 +14,21 @@ variables with the couplings w / 4 and the fields ``b / 2 + sum_j w_ij / 4``.
 triangle of a symmetric matrix (a dense Ising model). The two messages of an edge have the same
 indices in two matrices, so that no matrix is transposed. `pass_edges` takes a list of edges. Its
 innermost loops run over samples, as SIMD lanes: a vector instruction processes several samples at
-once. `pass_factors` takes table, OR and AND factors of 0/1 variables, with messages as log-odds.
+once. `pass_relays` takes table, OR and AND factors of 0/1 variables, with messages as log-odds.
+
+Let a_i be the log-odds that input i sends to an OR, and b the log-odds that the output sends. The
+messages of the OR are
+
+    to the output    sum_j relu(a_j) + min(0, max_j a_j)
+    to input i       min(b + sum_(j != i) relu(a_j), relu(-max_(j != i) a_j))
+
+They take time linear in the number of inputs. An AND is an OR of the negated inputs with a negated
+output.
 
 The result of a sample does not depend on the number of samples in an array.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -195,6 +206,17 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 # Kernels for factor graphs, which visit one factor after the other. Messages are log-odds.
 
 
+class RelayGraph(NamedTuple):
+    """F factors with E edges as flat arrays: first the tables, then the OR and the AND factors."""
+
+    variables: np.ndarray  # (E,) int64, variable of each edge; OR and AND have their output last
+    edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
+    logs: np.ndarray  # log-potentials of all tables, each minus the largest value of its table
+    table_start: np.ndarray  # (n_tables + 1,) int64, index of the first entry of each table
+    n_tables: int  # number of tables
+    negated: np.ndarray  # (F,) bool, True for AND, which is an OR of negated variables
+
+
 @jit
 def relay_order(graph, n):
     """Find the variables that relay messages, and the order in which OR and AND factors send.
@@ -206,7 +228,7 @@ def relay_order(graph, n):
 
     Parameters
     ----------
-    graph : tuple, see `factor_logs.send_factor`
+    graph : RelayGraph
     n : int, number of variables
 
     Returns
@@ -312,8 +334,8 @@ def _relay_down(
 
     The factors send in reverse order, so that an output has received its messages before its factor
     sends. Outputs that are not relays also get messages. Messages to relays are not damped. The
-    formulas are in `factor_logs`. The sum over all inputs of a factor except i is computed as the
-    sum over all inputs minus the term of i; in float64, this is as accurate as the sum itself.
+    sum over all inputs of a factor except i is computed as the sum over all inputs minus the term
+    of i; in float64, this is as accurate as the sum itself.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping
@@ -388,7 +410,8 @@ def _send_table(logs, first, k, cavity, on, off):
 @jit
 def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work):
     """Send the messages of the tables 0 to last - 1, and add the messages to `after` (beliefs)."""
-    variables, edge_start, _, logs, table_start, _, _ = graph
+    variables, edge_start = graph.variables, graph.edge_start
+    logs, table_start = graph.logs, graph.table_start
     cavity, on, off = work
     keep = 1.0 - damping
     for f in range(last):
@@ -407,7 +430,7 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
 
 
 @jit
-def pass_factors(
+def pass_relays(
     graph, order, relay, field, held, limit, max_iter, damping, message, belief
 ):  # fmt: skip
     """Run max-product on K samples of a factor graph, one after the other, in float64.
@@ -419,7 +442,7 @@ def pass_factors(
 
     Parameters
     ----------
-    graph : tuple, see `factor_logs.send_factor`
+    graph : RelayGraph
     order : (F - n_tables,) int64, OR and AND factors, sorted by the level from `relay_order`
     relay : (n,) bool, True for relays, see `relay_order`
     field : (K, n), fields as log-odds

@@ -342,6 +342,30 @@ def test_bits_do_not_depend_on_the_evidence_of_other_models():
     np.testing.assert_array_equal(alone.sample_log_prob[0], whole.sample_log_prob[0])
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+@pytest.mark.parametrize("warm_iter", [3, None])
+def test_models_with_different_evidence_share_blocks(warm_iter, damping):
+    """Models with a few samples and their own evidence have the answers that they have alone."""
+    energy = KINDS["factor graph"]().rows(np.zeros(40, int))
+    rng = np.random.default_rng(0)
+    clamp = np.where(rng.random((40, 7)) < 0.4, rng.integers(2, size=(40, 7)), np.nan)
+    method = BPChain(warm_iter=warm_iter, damping=damping, random_state=1)
+    for n_samples in (1, 3):
+        whole = infer(energy, method, clamp=clamp, returns=BOTH[:2], n_samples=n_samples)
+        for n in (0, 17, 39):
+            start = infer(
+                energy.rows([n] * (n + 1)),
+                method,
+                clamp=clamp[[n] * (n + 1)],
+                returns=BOTH[:2],
+                n_samples=n_samples,
+            )
+            np.testing.assert_array_equal(start.samples[n], whole.samples[n])
+            np.testing.assert_allclose(
+                start.sample_log_prob[n], whole.sample_log_prob[n], atol=1e-9
+            )
+
+
 def test_random_numbers_go_on():
     energy = KINDS["Ising"]()
     for order in ("index", "random"):

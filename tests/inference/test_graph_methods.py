@@ -19,10 +19,8 @@ from skcrbm.inference import (
 )
 from skcrbm.inference.factor_graph import states
 from skcrbm.inference.factor_graph._flat_graph import flat_graph
-from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.appearance import factor_appearance
-from skcrbm.kernels.scalar import MAX, SUM
 
 ALL = ("marginals", "pairwise", "log_partition")
 EACH = {"returns": ALL, "pairwise": "per_example"}
@@ -295,63 +293,6 @@ def test_gibbs_with_gradients_goes_on():
     np.testing.assert_array_equal(sample(energy, method, n_samples=8, n_jobs=2), whole)
     with pytest.raises(ValueError, match="no option 'thin'"):
         sample(energy, method, thin=2)
-
-
-# ------------------------------------------------------------------------ running messages
-
-
-@pytest.mark.parametrize("damping", [0.0, 0.5])
-@pytest.mark.parametrize("zeros", [0, 1])
-@pytest.mark.parametrize("kind", [SUM, MAX])
-def test_lanes_are_inference_given_what_is_held(kind, zeros, damping):
-    """On a tree, where there is one fixed point; some variables are held on the way."""
-    energy = random_tree_of_tables(0, 5, 5, scale=0.6)
-    n = energy.n_variables
-    if zeros:
-        flat = energy.log_potentials.copy()
-        flat[[3, -1]] = -np.inf
-        energy = energy.with_log_potentials(flat)
-    lanes = Lanes(energy, kind, damping)
-    lanes.sweep(3)
-    held = np.full((5, n), np.nan)
-    for variable in (n - 1, 4):
-        held[:, variable] = [0, 1, 0, 1, 1]
-        lanes.hold(variable, held[:, variable])
-        lanes.sweep(80)
-    method = "sum_product" if kind == SUM else "max_product"
-    found = infer(energy, method, clamp=held, damping=damping, max_iter=80, tol=0)
-    for variable in range(n):
-        expected = found.log_odds[:, variable]
-        np.testing.assert_allclose(lanes.log_odds(variable), expected, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("damping", [0.0, 0.5])
-@pytest.mark.parametrize("kind", [SUM, MAX])
-@pytest.mark.parametrize("lanes_type", [Lanes, IsingLanes])
-def test_sweeps_that_leave_out_settled_factors(lanes_type, kind, damping, monkeypatch):
-    """Many sweeps at once are as many single sweeps, which send all messages."""
-    energy = random_graph(3, 9, 12, 4, scale=0.7, arity=4)
-    if lanes_type is IsingLanes:
-        energy = FactorGraphEnergy.from_energy(random_sparse_ising(3, n_models=4))
-    many, single = lanes_type(energy, kind, damping, True), lanes_type(energy, kind, damping)
-    parts, part = [], lanes_type._part
-
-    def recorded(self, active):
-        parts.append(active.sum())
-        return part(self, active)
-
-    monkeypatch.setattr(lanes_type, "_part", recorded)
-    values = np.random.default_rng(0).random((energy.n_variables, 4)) < 0.5
-    for variable in np.random.default_rng(1).permutation(energy.n_variables):
-        for lanes in (many, single):
-            lanes.hold(variable, values[variable])
-        many.sweep(7)
-        for _ in range(7):
-            single.sweep(1)
-        for v in range(energy.n_variables):
-            np.testing.assert_allclose(many.log_odds(v), single.log_odds(v), rtol=1e-8, atol=1e-8)
-    assert (len(parts) > 1) == (damping == 0.0)
-    assert parts == sorted(parts, reverse=True)
 
 
 @pytest.mark.parametrize("method", ["gibbs", "gibbs_with_gradients"])

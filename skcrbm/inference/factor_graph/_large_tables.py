@@ -3,11 +3,9 @@
 The kernels for 0/1 variables take tables of at most `MAX_TABLE_VARIABLES` variables, and they send
 no tree-reweighted messages. The kernels for variables with any number of states take tables of any
 number of variables. So the graph is converted to variables with two states, and the answers are
-converted back. For example, the log-odds of a 0/1 variable are the log-odds of state 1.
-
-For message passing, each OR or AND factor is also replaced by a chain of small tables
-(`two_states`), so that the factor may have any number of inputs. The samplers keep
-the factor, because the auxiliary variables of a chain would change their approximation.
+converted back. For example, the log-odds of a 0/1 variable are the log-odds of state 1. Each OR or
+AND factor is also replaced by a chain of small tables (`two_states`), so that the factor may have
+any number of inputs.
 """
 
 from __future__ import annotations
@@ -36,11 +34,6 @@ def solve_messages(method: Any, energy: FactorGraphEnergy, query: Query) -> dict
         fields["assignment"], better = ascend_from(energy, query, fields["assignment"])
         fields["converged"][better] = False
     return fields
-
-
-def solve_states(method: Any, energy: FactorGraphEnergy, query: Query) -> dict[str, Any]:
-    """Answer a query by a sampler, without auxiliary variables."""
-    return _solve(method, energy, two_states(energy, chains=False), query)
 
 
 def _solve(method, energy, other, query):

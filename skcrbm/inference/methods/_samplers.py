@@ -191,9 +191,9 @@ class BPChain(_RandomMethod):
     given the variables that were drawn before, and is then clamped to its value. The messages for
     the next variable start from the current messages. In an `RBMEnergy` the visible units are drawn
     in this way, then all hidden units at once from p(h | v). Variables may have any number of
-    states. If a variable has more than two states, an iteration is a sweep that visits the
-    variables in turn. If, in addition, the graph has no loops and `damping` is 0, the messages are
-    exact after two sweeps, and further sweeps are skipped.
+    states. An iteration is a sweep that visits the variables in turn, alternately forward and
+    backward. If the graph has no loops and `damping` is 0, the messages are exact after two sweeps,
+    and further sweeps are skipped.
 
     Samples are independent. Their distribution q equals the distribution of the model if beliefs
     are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.
@@ -284,15 +284,20 @@ class PerturbAndMaxProduct(_RandomMethod):
     To draw a sample, independent noise is added to the fields, and max-product searches for the
     best state of this perturbed model [1]_. The noise is Gumbel noise of mean zero on both values
     of each variable, that is, Logistic(0, 1) noise on its log-odds (half of this noise on the half
-    log-odds of -1/+1 variables). Each of `max_iter` sweeps computes all messages from the messages
-    of the previous sweep, with damping. A variable is 0 if the log-odds of its final belief are
-    negative, else 1. Outputs of OR and AND factors follow from their inputs and get no noise;
-    messages through these factors are passed on within a sweep and are not damped.
+    log-odds of -1/+1 variables). If variables have any number of states, each state gets its own
+    Gumbel noise of mean zero.
 
-    If variables have any number of states, each state gets its own Gumbel noise of mean zero. A
-    sweep then visits the variables in turn, and the search works as in `MaxProduct`: it keeps the
-    best state that it has visited, and ends when the messages no longer change. On graphs without
-    loops, messages are not damped, and the search finds the best state of all.
+    In an `RBMEnergy` or an `IsingEnergy`, each of `max_iter` sweeps computes all messages from the
+    messages of the previous sweep, with damping. A variable is 0 if the log-odds of its final
+    belief are negative, else 1. In a `FactorGraphEnergy`, a sweep visits the variables in turn, and
+    the search works as in `MaxProduct`: it keeps the best state that it has visited, and ends when
+    the messages no longer change. On graphs without loops, messages are not damped, and the search
+    finds the best state of all.
+
+    Outputs of OR and AND factors follow from their inputs and get no noise. In graphs of 0/1
+    variables that have such factors, sweeps compute all messages from the messages of the previous
+    sweep, as in an RBM, but messages through OR and AND factors are passed on within a sweep and
+    are not damped.
 
     Samples are independent of each other, and exact if all variables of the model are independent.
     Otherwise their distribution differs from the distribution of the model, even if every maximum
@@ -310,8 +315,7 @@ class PerturbAndMaxProduct(_RandomMethod):
     max_iter : int, default=100
         Number of sweeps over all messages.
     damping : float in [0, 1), default=0.5
-        Share of the old log-messages in the new log-messages. On factor graphs that have only
-        tables, the values 0 and 0.5 are fastest.
+        Share of the old log-messages in the new log-messages.
     persistence : float in [0, 1), default=0.0
         Share of the noise that is kept from the call whose result is passed as `init`. The noise of
         a sample is computed from standard normal numbers z as logit(Phi(z)), or as the Gumbel
