@@ -6,6 +6,7 @@ Classifiers call these methods in `sample`, `score_samples`, `predict_topk` and
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,10 +117,9 @@ class LabelVectors(NamedTuple):
         return TopLabelSets(self.targets.decode(labels), np.exp(log_p))
 
     @property
-    def _n_vectors(self) -> float:
-        """Number of all label vectors, or inf if the number is too large for a float."""
-        with np.errstate(over="ignore"):
-            return float(np.exp2(float(self.posterior.energy.n_visible)))
+    def _n_vectors(self) -> int:
+        """Number of all label vectors."""
+        return 2**self.posterior.energy.n_visible
 
     def _eliminates(self, candidates):
         """Return True if `top` finds the best label vectors by variable elimination."""
@@ -225,9 +225,8 @@ class OutputVectors(LabelVectors):
         return self._top(sets[best], log_p, method, random_state)
 
     @property
-    def _n_vectors(self) -> float:
-        with np.errstate(over="ignore"):
-            return float(np.prod(self.targets.n_classes, dtype=float))
+    def _n_vectors(self) -> int:
+        return math.prod(self.targets.n_classes.tolist())
 
     def _candidates(self, candidates):
         """Return the K candidates as integer codes (K, L), or as 0/1 units (K, V)."""
@@ -314,7 +313,7 @@ def _log_partition(posterior, method, seed):
 
 def _check_enough(k, n, candidates):
     if k > n:
-        raise ValueError(f"k={k} is larger than the number of {candidates}, {n:.0f}")
+        raise ValueError(f"k={k} is larger than the number of {candidates}, {n}")
 
 
 def _require_finite(k, log_weight, advice=""):

@@ -90,7 +90,7 @@ _STREAM_ALPHA = 1e-3
 # graph="auto" has an edge for each pair of outputs if exact inference visits at most this number of
 # joint states, summed over all rows. Otherwise the graph is a tree. For 0/1 labels (first number) a
 # state takes about a nanosecond, and for classes (second number) ten nanoseconds.
-_BINARY_STATES, _CATEGORICAL_STATES = 2.0**27, 2.0**23
+_BINARY_STATES, _CATEGORICAL_STATES = 2**27, 2**23
 _RULES = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", "map")
 _RULES_OF_CLASSES = ("marginal", "map")
 _UNCONVERGED = ("the gradient and the probabilities may be off",)
@@ -267,6 +267,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     _saved = ("n_features_in_", "classes_", "_targets", "_model")
     _state = ("_targets", "_model", "_progress", "_rng")
     _columns_of_classes = MultioutputTargets
+    _structural = ("graph",)
 
     _parameter_constraints: dict = {
         "graph": [StrOptions({"auto", "full", "tree"}), "array-like"],
@@ -413,16 +414,8 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         if self.learning_ == "mle":
             warn_of_convergence(self.convergence_curve_[-1], self._method, *_UNCONVERGED)
 
-    def _check_same_model(self) -> None:
-        """Raise a ValueError if `graph` has other edges than the fitted model."""
-        graph = self._model.graph
-        if not isinstance(self.graph, str) or self.graph == "full":
-            edges: Any = self._given_edges(graph.n_classes, 0)
-            if not np.array_equal(edges, graph.edges):
-                raise ValueError(
-                    "`graph` has other edges than `edges_` of the earlier fit, so training cannot "
-                    "continue; set warm_start=False and call fit to start again, or keep `graph`"
-                )
+    def _resume(self) -> None:
+        """Prepare a fit that continues the earlier fit."""
         vars(self).pop("thresholds_", None)  # thresholds of the earlier fit
 
     def _make_targets(self, y, classes):
@@ -601,7 +594,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         if is_auto(self.graph):
             states = math.prod(n_classes.tolist())
             binary = (n_classes == 2).all()
-            few = states <= 2.0 ** (AUTO_EXACT_LABELS if binary else 12)
+            few = states <= 2 ** (AUTO_EXACT_LABELS if binary else 12)
             if not few or states * n_rows > (_BINARY_STATES if binary else _CATEGORICAL_STATES):
                 return None
         return np.column_stack(np.triu_indices(n_outputs, 1))

@@ -19,6 +19,7 @@ from reference.integer_scores import IntegerScores
 from reference.poison import is_poisoned, poison_memory, poison_modules
 
 from skcrbm.energies import LayeredEnergy, OneHotRBMEnergy, RBMEnergy
+from skcrbm.exceptions import InaccurateInferenceWarning
 from skcrbm.inference import ICM, available_methods, infer
 from skcrbm.inference.base import MagnitudeError
 from skcrbm.inference.registry import METHODS
@@ -427,6 +428,8 @@ def run_case(rng, case):
         warnings.filterwarnings("ignore", "samples of .* have weight 0", UserWarning)
         warnings.filterwarnings("ignore", "the states of .* have weight 0", UserWarning)
         warnings.filterwarnings("ignore", "clamp contradicts the factors", UserWarning)
+        warnings.filterwarnings("ignore", "the factors of .* contradict", UserWarning)
+        warnings.filterwarnings("ignore", category=InaccurateInferenceWarning)
         drawn = Case(rng)
         try:
             return drawn.run()
