@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import expit
@@ -19,7 +19,7 @@ from skcrbm.energies.base import QUERIES
 from skcrbm.energies.states import is_categorical
 from skcrbm.inference.registry import METHODS, answers_of, check_method_class, solver_for
 from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
-from skcrbm.utils.options import is_built_in
+from skcrbm.utils.options import is_built_in, with_default_options
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.sklearn_private import Interval
@@ -258,8 +258,6 @@ class Chains(NamedTuple):
 # Maps each method object to its options at the last successful check. The options are stored here
 # and not in the method objects, because method objects belong to the user.
 _VALID_OPTIONS = WeakKeyDictionary()
-# Classes whose default options were found to be valid.
-_VALID_DEFAULTS = WeakSet()
 
 
 class InferenceMethod(Versioned, BaseEstimator, ABC):
@@ -489,11 +487,7 @@ def resolve_method(
     `name` is the name of the argument in error messages, which also list ``valid_names()``.
     """
     if isinstance(method, str):
-        resolved = method_class(method, name, valid_names)()
-        if type(resolved) not in _VALID_DEFAULTS:
-            resolved.check_options()
-            _VALID_DEFAULTS.add(type(resolved))
-        return resolved
+        return with_default_options(method_class(method, name, valid_names))
     if isinstance(method, InferenceMethod):
         resolved = method
     else:

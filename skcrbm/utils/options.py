@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 from sklearn import get_config
 from sklearn.base import BaseEstimator
@@ -169,6 +170,18 @@ class Options(Versioned, BaseEstimator, ABC):
 
 T = TypeVar("T", bound=Options)
 
+# Classes and functions whose objects with default options were found to be valid.
+_VALID_DEFAULTS: WeakSet[Any] = WeakSet()
+
+
+def with_default_options(make: Callable[[], Any]) -> Any:
+    """Return ``make()``, an object with options, whose options are checked in the first call."""
+    made = make()
+    if make not in _VALID_DEFAULTS:
+        made.check_options()
+        _VALID_DEFAULTS.add(make)
+    return made
+
 
 def resolve_options(
     value: str | T, registry: Registry, kind: type[T], argument: str, names: Sequence[str] = ()
@@ -183,8 +196,8 @@ def resolve_options(
     """
     names = list(names) or registry.names()
     if isinstance(value, str):
-        value = registry.get(value, argument, lambda: names)()
-    elif not isinstance(value, kind):
+        return with_default_options(registry.get(value, argument, lambda: names))
+    if not isinstance(value, kind):
         raise TypeError(
             f"{argument} must be one of {', '.join(map(repr, names))} or a configured object such "
             f"as {_example(registry, names)}; got {value!r}"

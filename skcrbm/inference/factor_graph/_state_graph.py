@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -357,7 +358,8 @@ def _logic_by_size(energy):
             yield LogicFactors(np.column_stack([inputs, group.outputs[some]]), kind)
 
 
-class _Tables(NamedTuple):
+@dataclass(frozen=True)
+class _Tables:
     """Tables that have the same shape."""
 
     scopes: np.ndarray  # (F, m): variables of each table
@@ -365,13 +367,13 @@ class _Tables(NamedTuple):
     shape: tuple[int, ...]
     place: np.ndarray  # (F,): position of the first entry in the statistics, -1 for OR and AND
 
-    @property
+    @functools.cached_property
     def shift(self):
         """Largest log-weight of each table (F,), or 0 if all log-weights are -inf."""
         high = _by_row(np.maximum, self.logs)
         return np.where(high == -np.inf, 0.0, high)
 
-    @property
+    @functools.cached_property
     def is_potts(self):
         """Mask (F,) of the Potts tables.
 
