@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.energies._factors import AndFactors, Factors, OrFactors, TableFactors, logic_table
+from skcrbm.energies.logic_chains import MessageTables, message_tables
 from skcrbm.energies.merging import Merging, find_merging
 from skcrbm.energies.states import strides_of
 from skcrbm.utils.graphs import min_fill
@@ -134,10 +135,16 @@ class FactorGraph(Versioned):
         """Number of variables of the largest table, or 0 if there are no tables."""
         return max(map(len, self.shapes), default=0)
 
-    def tables(self, flat: np.ndarray) -> tuple[TableGroup, ...]:
-        """Return the groups of tables, filled with the log-potentials `flat` (n_entries,)."""
+    def tables(
+        self, flat: np.ndarray, parts: MessageTables | None = None
+    ) -> tuple[TableGroup, ...]:
+        """Return the groups of tables, filled with the log-potentials `flat` (n_entries,).
+
+        If `parts` is given, return its groups instead of those of the graph.
+        """
+        where: Any = self if parts is None else parts
         groups = []
-        for (variables, entries), shape in zip(self.scopes, self.shapes, strict=True):
+        for (variables, entries), shape in zip(where.scopes, where.shapes, strict=True):
             position = entries[:, None] + np.arange(math.prod(shape))
             groups.append(TableGroup(variables, entries, flat[position], shape))
         return tuple(groups)
@@ -193,6 +200,14 @@ class FactorGraph(Versioned):
         """The tables that message passing merges into tables with the same or a larger scope."""
         scopes, entries = zip(*self.scopes, strict=True) if self.scopes else ((), ())
         return find_merging(list(scopes), list(entries), list(self.shapes))
+
+    @cached_property
+    def message_tables(self) -> MessageTables:
+        """The tables between which messages are passed, with tables for OR and AND factors."""
+        if len(self.ors.outputs) + len(self.ands.outputs):
+            return message_tables(self)
+        none = np.empty(0)
+        return MessageTables(self.scopes, self.shapes, none, self.merging, self.n_variables)
 
     @cached_property
     def elimination(self):

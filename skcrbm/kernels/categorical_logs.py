@@ -25,6 +25,7 @@ import numpy as np
 from skcrbm.kernels.arguments import ONE, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.log_messages import (
+    SMALLEST,
     lower,
     pair_weights,
     potts_logs,
@@ -64,6 +65,45 @@ def contract_logs(graph, e, weight, out, work):
 
 
 @jit(allocates=False)
+def contract_weights(graph, e, weight, out, work):
+    """Do the same as `contract_logs`, but with weights, which needs few exponentials.
+
+    Return False if a sum may have lost terms by underflow.
+    """
+    message_start, scopes = graph.message_start, graph.scopes
+    scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
+    table, at, power = graph.weights, graph.table[e], work.entries
+    size = ONE
+    for j in range(m):
+        other = scopes[scope + j]
+        size *= message_start[other + ONE] - message_start[other]
+    turn = ZERO
+    for step in range(m - ONE):
+        j = step if step < slot else m - ONE - (step - slot)
+        other = scopes[scope + j]
+        first = message_start[other]
+        k = message_start[other + ONE] - first
+        size //= k
+        row, across = (ONE, size) if step < slot else (k, ONE)
+        for b in range(k):
+            power[b] = math.exp(weight[first + b])
+        to = work.table if turn == ZERO else work.other
+        for r in range(size):
+            total, place = 0.0, at + r * row
+            for b in range(k):
+                total += table[place] * power[b]
+                place += across
+            to[r] = total
+        table, at, turn = to, ZERO, ONE - turn
+    good = True
+    for a in range(size):
+        total = table[at + a]
+        good &= total > SMALLEST
+        out[a] = math.log(total) if total > SMALLEST else 0.0
+    return good
+
+
+@jit(allocates=False)
 def receive_logs(graph, e, weight, out, work):
     """Compute the message along edge e to its variable, shifted such that its maximum is 0.
 
@@ -73,7 +113,8 @@ def receive_logs(graph, e, weight, out, work):
     message_start = graph.message_start
     k = message_start[e + ONE] - message_start[e]
     if graph.kind[e] == TABLE:
-        contract_logs(graph, e, weight, out, work)
+        if not contract_weights(graph, e, weight, out, work):
+            contract_logs(graph, e, weight, out, work)
     else:
         slot, at = graph.slot[e], graph.table[e]
         other = graph.scopes[graph.scope[e] + ONE - slot]
@@ -258,6 +299,8 @@ def pass_logs(graph, rho, variables, models, start, options, answers, work):
             if iteration > 0 and (two_sweeps or (last and still)):
                 answers.n_iter[m] = iteration + 1
                 answers.converged[m] = good
+                break
+            if not good:  # the model has no possible state
                 break
         answers.good[m] = good
         copy_into(before, belief)

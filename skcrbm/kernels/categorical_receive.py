@@ -20,8 +20,11 @@ import numpy as np
 
 from skcrbm.kernels.arguments import ONE, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import EPS_64, ROUNDING
 
 TWO = np.uintp(2)
+# Relative rounding error of a logarithm. The largest logarithm of a message is 0.
+_ROUNDED = ROUNDING * EPS_64
 
 
 class LaneWork(NamedTuple):
@@ -104,16 +107,29 @@ def _contract(maxima, graph, e, sent, new, work, n_lanes):
         row, across = (ONE, size) if step < slot else (k, ONE)
         source, to = (work.other, work.table) if step % TWO == ZERO else (work.table, work.other)
         for r in range(size):
-            place = r * row
+            place, second = r * row, first + ONE
             if step == ZERO:
-                x = graph.tables[graph.table[e] + place]
+                place += graph.table[e]
+                x = graph.tables[place]
+                y = graph.tables[place + across] if k == TWO else x
+                if k == TWO:
+                    for l in range(n_lanes):
+                        z = times(maxima, y, sent[second, l])
+                        to[r, l] = plus(maxima, times(maxima, x, sent[first, l]), z)
+                    continue
                 for l in range(n_lanes):
                     to[r, l] = times(maxima, x, sent[first, l])
                 for b in range(ONE, k):
                     place += across
-                    x = graph.tables[graph.table[e] + place]
+                    x = graph.tables[place]
                     for l in range(n_lanes):
                         to[r, l] = plus(maxima, to[r, l], times(maxima, x, sent[first + b, l]))
+            elif k == TWO:
+                after = place + across
+                for l in range(n_lanes):
+                    x = times(maxima, source[place, l], sent[first, l])
+                    y = times(maxima, source[after, l], sent[second, l])
+                    to[r, l] = plus(maxima, x, y)
             else:
                 for l in range(n_lanes):
                     to[r, l] = times(maxima, source[place, l], sent[first, l])
@@ -126,6 +142,37 @@ def _contract(maxima, graph, e, sent, new, work, n_lanes):
     for a in range(size):
         for l in range(n_lanes):
             new[a, l] = graph.tables[graph.table[e] + a] if m == ONE else last[a, l]
+
+
+@jit(allocates=False)
+def _contract_one(maxima, graph, e, sent, new, work):
+    """Do the same as `_contract` for a single model."""
+    message_start, scopes = graph.message_start, graph.scopes
+    scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
+    size, begin = ONE, graph.table[e]
+    for j in range(m):
+        other = scopes[scope + j]
+        size *= message_start[other + ONE] - message_start[other]
+    for step in range(m - ONE):
+        j = step if step < slot else m - ONE - (step - slot)
+        other = scopes[scope + j]
+        first = message_start[other]
+        k = message_start[other + ONE] - first
+        size //= k
+        row, across = (ONE, size) if step < slot else (k, ONE)
+        source, to = (work.other, work.table) if step % TWO == ZERO else (work.table, work.other)
+        for r in range(size):
+            place = r * row
+            x = graph.tables[begin + place] if step == ZERO else source[place, ZERO]
+            total = times(maxima, x, sent[first, ZERO])
+            for b in range(ONE, k):
+                place += across
+                x = graph.tables[begin + place] if step == ZERO else source[place, ZERO]
+                total = plus(maxima, total, times(maxima, x, sent[first + b, ZERO]))
+            to[r, ZERO] = total
+    last = work.table if m % TWO == ZERO else work.other
+    for a in range(size):
+        new[a, ZERO] = graph.tables[begin + a] if m == ONE else last[a, ZERO]
 
 
 @jit(allocates=False, inline=True)
@@ -162,7 +209,10 @@ def receive(maxima, graph, e, k, sent, work, general, n_lanes):
     new, slot, at = work.new, graph.slot[e], graph.table[e]
     if general is not None:
         if graph.kind[e] == TABLE:
-            _contract(maxima, graph, e, sent, new, work, n_lanes)
+            if n_lanes == ONE:
+                _contract_one(maxima, graph, e, sent, new, work)
+            else:
+                _contract(maxima, graph, e, sent, new, work, n_lanes)
             return
         if graph.kind[e] == POTTS:
             equal, unequal = graph.tables[at + ONE], graph.tables[at]
@@ -224,11 +274,13 @@ def mean_of_messages(maxima, damping, new, old):
 def distance(maxima, factor, x, y):
     """Return a positive number if two weights or logarithms differ too much.
 
-    The ratio of two weights may be at most `factor`, and the difference of two logarithms, too.
+    The ratio of two weights may be at most `factor`. The difference of two logarithms may be at
+    most `factor` plus a rounding error.
     """
     if maxima is None:
         return max(x - factor * y, y - factor * x)
-    return (abs(x - y) if x != y else 0.0) - factor
+    change = abs(x - y) if x != y else 0.0
+    return change - factor + _ROUNDED * max(x, y)
 
 
 @jit(allocates=False, inline=True)
@@ -248,10 +300,10 @@ def damp(maxima, damping, factor, k, message, at, new, held, v, apart, n_lanes):
 
 
 @jit(allocates=False, inline=True)
-def _two_states(maxima, graph, e, at, message, sent, belief, start, low, n_lanes):
+def _two_states(maxima, products, graph, e, at, message, sent, belief, start, low, n_lanes):
     """Receive and scale a message through a table of two by two states, and add it to the belief.
 
-    The belief before goes to `sent`.
+    The belief before goes to `sent`, unless `products` is None.
     """
     other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
     place, first = graph.table[e], graph.message_start[other]
@@ -270,7 +322,8 @@ def _two_states(maxima, graph, e, at, message, sent, belief, start, low, n_lanes
         off, on = scaled(maxima, off, top, scale), scaled(maxima, on, top, scale)
         message[at, l], message[next_row, l] = off, on
         x, y = belief[start, l], belief[row, l]
-        sent[at, l], sent[next_row, l] = x, y
+        if products is not None:
+            sent[at, l], sent[next_row, l] = x, y
         belief[start, l], belief[row, l] = times(maxima, x, off), times(maxima, y, on)
 
 
@@ -315,13 +368,16 @@ def _one_lane(maxima, graph, e, k, at, message, sent, belief, start, damping, fa
 
 @jit(allocates=False, inline=True)
 def receive_directly(
-    maxima, graph, e, k, at, message, sent, belief, start, damping, factor, single, work, n_lanes
+    maxima, products, graph, e, k, at, message, sent, belief, start, damping, factor, single, work,
+    n_lanes,
 ):  # fmt: skip
     """Receive a message through a table of two variables; return False if no special code does."""
     if damping is None:
         other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
         if k == TWO and graph.message_start[other + ONE] - graph.message_start[other] == TWO:
-            _two_states(maxima, graph, e, at, message, sent, belief, start, work.low, n_lanes)
+            _two_states(
+                maxima, products, graph, e, at, message, sent, belief, start, work.low, n_lanes
+            )
             return True
     if single is not None:
         _one_lane(maxima, graph, e, k, at, message, sent, belief, start, damping, factor, work)

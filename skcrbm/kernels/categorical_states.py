@@ -21,8 +21,10 @@ _CLIMB_ROUNDS = 100
 class FoundStates(NamedTuple):
     """The best states that max-product finds for N models; kernels replace them by better ones."""
 
-    state: np.ndarray  # (N, n) int64, -1 if no state has been found
-    score: np.ndarray  # (N,) score of the state, -inf if the state is impossible
+    # (N, n) int64. Input: states from which coordinate ascent starts.
+    state: np.ndarray
+    # (N,) score of the state, -inf if the state is impossible. Input: -inf.
+    score: np.ndarray
 
 
 @jit(allocates=False)
@@ -139,7 +141,7 @@ def _keep_better(score, state, order, states, first, n_lanes):
     """Keep the states (n, lanes) of the lanes from `first` on that are better than `states`."""
     for l in range(first, n_lanes):
         m = order[l]
-        if score[l] > states.score[m] or states.state[m, ZERO] < 0:
+        if score[l] > states.score[m]:
             states.score[m] = score[l]
             for v in range(np.uintp(state.shape[0])):
                 states.state[m, v] = state[v, l]
@@ -169,14 +171,12 @@ def look_for_states(
 
 
 @jit(allocates=False)
-def climb_from_fields(maxima, graph, general, variables, rows, states, work, n_lanes):
-    """Climb from the best states of the variables on their own, and keep better states."""
+def climb(maxima, graph, general, variables, rows, states, work, n_lanes):
+    """Run coordinate ascent from the given states, and keep the states that it finds."""
     for v in range(np.uintp(work.trial.shape[0])):
-        start = graph.state_start[v]
-        k = graph.state_start[v + ONE] - start
+        k = graph.state_start[v + ONE] - graph.state_start[v]
         for l in range(n_lanes):
-            work.trial[v, l] = -1
-        _choose(rows.own, start, k, work.trial, v, n_lanes, work.high)
+            work.trial[v, l] = states.state[rows.order[l], v]
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
             _allow(work.trial, v, k, graph.message_start[e], work.chosen, n_lanes)
     for turn in range(_CLIMB_ROUNDS):

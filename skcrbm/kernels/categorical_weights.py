@@ -40,7 +40,7 @@ from skcrbm.kernels.categorical_receive import (
     scaled,
     times,
 )
-from skcrbm.kernels.categorical_states import climb_from_fields, compare_states, look_for_states
+from skcrbm.kernels.categorical_states import climb, compare_states, look_for_states
 from skcrbm.kernels.exponentials import exp_in_place, log_in_place
 from skcrbm.kernels.jit import jit
 
@@ -162,6 +162,27 @@ def _send_behind(maxima, graph, v, k, message, sent, behind, high, n_lanes):
                     sent[at + a, l] = sent[at + a, l] if high[l] > -math.inf else 0.0
 
 
+@jit(allocates=False, inline=True)
+def _send_quotients(maxima, graph, v, k, message, sent, belief, start, n_lanes):
+    """Send to each factor the belief of a variable divided by the positive message from the factor.
+
+    For sums, the variable has two states, and the quotients are multiplied by both messages, which
+    needs no division.
+    """
+    for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+        at = graph.message_start[e]
+        if maxima is None:
+            row, next_row = start + ONE, at + ONE
+            for l in range(n_lanes):
+                x, y = message[at, l], message[next_row, l]
+                sent[at, l] = belief[start, l] * y
+                sent[next_row, l] = belief[row, l] * x
+        else:
+            for a in range(k):
+                for l in range(n_lanes):
+                    sent[at + a, l] = belief[start + a, l] - message[at + a, l]
+
+
 @jit(allocates=False)
 def _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes):
     """Send to each factor the belief of a variable divided by the message from the factor."""
@@ -229,14 +250,14 @@ def sweep(
             if receives:
                 if generic is None:
                     receive_directly(
-                        maxima, graph, e, k, at, message, sent, belief, start, damping, factor,
-                        single, work, n_lanes,
+                        maxima, products, graph, e, k, at, message, sent, belief, start, damping,
+                        factor, single, work, n_lanes,
                     )  # fmt: skip
                     continue
                 if graph.kind[e] == PAIR and n_held == ZERO and plain:
                     done = receive_directly(
-                        maxima, graph, e, k, at, message, sent, belief, start, damping, factor,
-                        single, work, n_lanes,
+                        maxima, products, graph, e, k, at, message, sent, belief, start, damping,
+                        factor, single, work, n_lanes,
                     )  # fmt: skip
                     if done:
                         continue
@@ -262,7 +283,8 @@ def sweep(
             for a in range(k):
                 for l in range(n_lanes):
                     x = belief[start + a, l]
-                    sent[at + a, l] = x
+                    if products is not None:
+                        sent[at + a, l] = x
                     y = times(maxima, x, message[at + a, l])
                     belief[start + a, l] = y if rho == 1.0 else x
         if variable_rho is not None:
@@ -289,6 +311,8 @@ def sweep(
                     belief[start + a, l] = x
         if products is not None:
             _send_behind(maxima, graph, v, k, message, sent, work.behind, high, n_lanes)
+        elif variable_rho is None:
+            _send_quotients(maxima, graph, v, k, message, sent, belief, start, n_lanes)
         if variable_rho is not None:
             _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
 
@@ -372,7 +396,9 @@ def pass_lanes(
         A kernel that gets None is compiled without the parts for the missing argument.
     variable_rho : (n,) weight of the factors of each variable, 1 if they differ; or None for
         sum-product and max-product messages
-    products : None for tree-reweighted messages, otherwise True
+    products : True if a variable multiplies the messages of all other factors, as it must if
+        weights are 0. If it is None, it divides its belief by the message from a factor: in
+        tree-reweighted messages, if all variables have two states, and in max-product
     variables : (E,) uintp variable of each edge
     rows : LaneRows
     start : (S, lanes or 0) beliefs that free variables send before the first sweep; if `start` is
@@ -400,6 +426,8 @@ def pass_lanes(
         answers.good[l] = work.still[l] = True
         work.low[l] = 1.0
     _count_held(rows.held, work.n_held, n_lanes)
+    if maxima is not None and not (two_sweeps and max_iter > 1):
+        climb(maxima, graph, general, variables, rows, states, work, n_lanes)
     for iteration in range(-1, max_iter):
         forward = not alternates or iteration % 2 == 0 or iteration < 0
         passing, n_swept = iteration >= 0, n_lanes
@@ -452,8 +480,6 @@ def pass_lanes(
                 maxima, graph, not two_sweeps, general, not two_sweeps, variables, rows, states,
                 n_lanes, work, n_models,
             )  # fmt: skip
-        if n_lanes > ZERO or not two_sweeps:
-            climb_from_fields(maxima, graph, general, variables, rows, states, work, n_models)
         compare_states(
             maxima, graph, general, variables, rows, states, _MARGIN * slack, answers.converged,
             work, n_models,

@@ -46,7 +46,8 @@ class StateGraph:
 
     If the scope of a table is contained in the scope of another table, the two tables are added.
     Tables of one variable are added to the log-weights of the states of this variable. OR and AND
-    factors are converted to tables, unless `keep_logic` is True.
+    factors are kept if `logic` is "keep". They are converted to a table each if it is "tables". If
+    it is "chains", large factors become chains of tables, with auxiliary variables.
 
     Attributes
     ----------
@@ -62,22 +63,35 @@ class StateGraph:
     tables : list of _Tables
         Tables of two or more variables, grouped by their shape.
     logic : list of LogicFactors
-        OR and AND factors, if `keep_logic` is True.
+        OR and AND factors, if `logic` is "keep".
+    n_variables, n_entries : int
+        Number of variables n, and of entries in the statistics. If `logic` is "chains", both count
+        what follows the variables and entries of the energy.
+    merging : Merging
+        The tables that are added to other tables.
     n_messages : int
         Length M of a flat array with all messages in one direction.
     """
 
-    def __init__(self, energy: Any, keep_logic: bool = False):
+    def __init__(self, energy: Any, logic: str = "tables"):
         self.energy = energy
         kept = {}
         if max(energy.n_entries, energy.n_variables) <= _MOST_KEPT:
             kept = _KEPT.setdefault(energy.graph, {})
-        self._kept = kept.setdefault(keep_logic, {})
-        fields = energy.log_fields()
-        self.has_state = np.arange(fields.shape[2]) < energy.n_states[:, None]
-        merging = energy.graph.merging
-        flat = merging.add(energy.log_potentials.astype(np.float64))
-        tables = energy.graph.tables(flat)
+        self._kept = kept.setdefault(logic, {})
+        fields, self.n_states = energy.log_fields(), energy.n_states
+        flat, parts, merging = energy.log_potentials, None, energy.graph.merging
+        if logic == "chains":
+            parts = energy.graph.message_tables
+            flat, merging = np.append(flat, parts.logic), parts.merging
+            more_variables = parts.n_variables - energy.n_variables
+            if more_variables:
+                self.n_states = np.append(self.n_states, np.full(more_variables, 2))
+                fields = np.pad(fields, [(0, 0), (0, more_variables), (0, 0)])
+                fields[:, energy.n_variables :, 2:] = -np.inf
+        self.n_variables, self.n_entries, self.merging = len(self.n_states), len(flat), merging
+        self.has_state = np.arange(fields.shape[2]) < self.n_states[:, None]
+        tables = energy.graph.tables(merging.add(flat.astype(np.float64)), parts)
         self.tables = []
         # Tables of a single variable, grouped by their number k of entries. Each group of F tables
         # has two arrays: the variables (F,), and the positions (F, k) of the entries in the
@@ -85,7 +99,7 @@ class StateGraph:
         self._single = []
         for group, kept in zip(tables, merging.kept, strict=True):
             if len(group.shape) == 1:
-                single = np.zeros((energy.n_variables, energy.n_levels))
+                single = np.zeros(self.has_state.shape)
                 np.add.at(single[:, : group.shape[0]], group.variables[:, 0], group.log_potentials)
                 fields += single
                 positions = group.entries[:, None] + np.arange(group.shape[0])
@@ -97,8 +111,8 @@ class StateGraph:
                         group.entries[kept],
                     )
                 )  # fmt: skip
-        self.logic = self._logic if keep_logic else []
-        for scope, table in [] if keep_logic else energy.logic_tables():
+        self.logic = self._logic if logic == "keep" else []
+        for scope, table in energy.logic_tables() if logic == "tables" else []:
             none = np.full(1, -1)
             self.tables.append(_Tables(scope[None], table.reshape(1, -1), table.shape, none))
         top = _largest(fields)
@@ -113,7 +127,7 @@ class StateGraph:
 
         The spread of a table is the largest difference of its finite log-weights.
         """
-        found = np.zeros(self.energy.n_variables)
+        found = np.zeros(self.n_variables)
         for part in self.tables:
             low = _by_row(np.minimum, np.where(part.logs == -np.inf, np.inf, part.logs))
             spread = np.where(np.isfinite(low), part.shift - low, 0.0)
@@ -188,7 +202,7 @@ class StateGraph:
         The dict has the arrays of `CategoricalGraph` that do not depend on the entries of tables,
         and "variables" (E,), the variable of each edge. Edges are sorted by variable.
         """
-        n_states = self.energy.n_states
+        n_states = self.n_states
         scopes = [part.scopes for part in (*self.tables, *self.logic)]
         variables = np.concatenate([np.empty(0, np.int64), *(part.ravel() for part in scopes)])
         arity = np.concatenate(
@@ -286,7 +300,7 @@ class StateGraph:
     def _forest(self):
         scopes = self.factors
         arity = np.diff(scopes.edge_start)
-        return forest_order(scopes.variables, arity, self.energy.n_variables)
+        return forest_order(scopes.variables, arity, self.n_variables)
 
     @property
     def is_forest(self) -> bool:
@@ -302,7 +316,7 @@ class StateGraph:
         Neighbours often have similar indices, so they are visited soon after each other and are
         close in memory.
         """
-        return np.arange(self.energy.n_variables) if self._forest is None else self._forest
+        return np.arange(self.n_variables) if self._forest is None else self._forest
 
     @property
     def variables(self) -> np.ndarray:

@@ -38,7 +38,7 @@ _BLOCK_STATES = 2**13
 def solve(method: Any, energy: Any, query: Query) -> dict[str, Any]:
     """Answer a query by mean field (coordinate ascent); see `MeanField`."""
     with_states = _with_states(energy)
-    graph = StateGraph(with_states, keep_logic=True)
+    graph = StateGraph(with_states, logic="keep")
     arrays, own, constant, groups = _reduced(graph)
     n, n_states = own.shape
     answer = empty_result(energy, query)

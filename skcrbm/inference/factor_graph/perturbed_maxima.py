@@ -80,7 +80,7 @@ def _solve_tables(method, energy, query):
             np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool), np.empty((n, 0)),
             np.zeros(own.shape),
         )  # fmt: skip
-        best = FoundStates(np.full((n, energy.n_variables), -1, np.int64), np.full(n, -np.inf))
+        best = FoundStates(graph.as_table(own).argmax(axis=2), np.full(n, -np.inf))
         pass_in_lanes(graph, arrays, models, options, found, states=best)
         return best.state, models.message if keep else None
 

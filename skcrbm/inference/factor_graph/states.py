@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from skcrbm.energies.states import log_odds_of_weights
+from skcrbm.energies.states import best_states, log_odds_of_weights
+from skcrbm.inference.any_energy.ascent import ascend_from
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.methods._messages import Messages, convergence_slack
@@ -73,6 +74,11 @@ def solve_max_product(method, energy, query):
         return fields, energy.score(fields["assignment"])
 
     fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
+    if energy.graph.message_tables.n_variables > energy.n_variables:
+        # Coordinate ascent has changed single variables of the graph with chains. In a chain, an
+        # input can change only together with auxiliary variables. So climb in the given graph, too.
+        fields["assignment"], better = ascend_from(energy, query, fields["assignment"])
+        fields["converged"][better] = False
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields
@@ -92,7 +98,8 @@ def pass_in_lanes(
     arrays : CategoricalGraph
         Arrays of the graph, with tables of weights or logarithms.
     models : CategoricalModels
-        Their `message` and `sent` are overwritten.
+        Their `message` and `sent` are overwritten. Arrays (N, 0) in their place mean that the first
+        messages are constant, and that the last messages are not needed.
     options : CategoricalOptions
     answers : CategoricalAnswers
         Output, see `pass_lanes`.
@@ -108,14 +115,18 @@ def pass_in_lanes(
     """
     edge_rho, variable_rho = (None, None) if rho is None else rho
     alternates = rho is None or graph.is_forest
-    products = True if rho is None else None
     general = True if (arrays.kind != PAIR).any() else None
     coupled = np.diff(arrays.edge_start) > 0
     uniform = variable_rho is None or (variable_rho[coupled] < 1.0).all()
     mixed_rho = None if uniform else edge_rho
     simple, undamped = uniform and general is None, options.damping == 0
-    two_states = (graph.energy.n_states == 2).all()
+    two_states = (graph.n_states == 2).all()
     maxima = True if options.kind == MAX else None
+    positive = (arrays.tables > (-np.inf if maxima else 0)).all() and np.isfinite(
+        models.message
+    ).all()
+    divides = rho is not None or (positive and (two_states or maxima is not None))
+    products = None if divides else True
 
     def as_lanes(array, rows):
         return np.array(array[rows].T, order="C")
@@ -123,9 +134,13 @@ def pass_in_lanes(
     for rows in row_chunks(len(models.own), _n_lanes(graph, len(models.own))):
         n = len(models.own[rows])
         order, empty = np.zeros(n, np.int64), np.empty((graph.own.shape[1], 0))
+        if models.message.shape[1]:
+            message = as_lanes(models.message, rows)
+        else:
+            message = np.full((graph.n_messages, n), 1.0 if maxima is None else 0.0)
         block = LaneRows(
-            as_lanes(models.own, rows), as_lanes(models.held, rows),
-            as_lanes(models.message, rows), np.empty((graph.n_messages, n)),
+            as_lanes(models.own, rows), as_lanes(models.held, rows), message,
+            np.empty((graph.n_messages, n)),
             np.zeros((graph.own.shape[1], n)), order,
         )  # fmt: skip
         found = LaneAnswers(
@@ -145,7 +160,8 @@ def pass_in_lanes(
             (models.message, block.message), (models.sent, block.sent),
             (answers.belief, block.belief),
         ):  # fmt: skip
-            array[rows][order] = lanes.T
+            if array.shape[1]:
+                array[rows][order] = lanes.T
         if sums is not None and (sums.want_log_partition or sums.want_statistics):
             statistics = sums.statistics[rows] if sums.each else sums.statistics
             sum_weights(
@@ -174,7 +190,7 @@ class _Run:
 
     def __init__(self, method, energy, query, kind, *, reweighted=False, start=None):
         self.method, self.energy, self.query, self.kind = method, energy, query, kind
-        self.graph = StateGraph(energy)
+        self.graph = StateGraph(energy, logic="chains")
         n_factors = len(self.graph.factors.edge_start) - 1
         rho = np.ones(n_factors)
         if reweighted:
@@ -183,12 +199,11 @@ class _Run:
         self.powers = (self.rho, self._powers()) if (rho < 1).any() else None
         self.factor_rho = rho
         reach = self.graph.reach / rho.min(initial=1.0)
-        reach = reach.max(initial=0.0)
-        self.slack = convergence_slack(method.tolerance, reach, np.dtype(float))
+        self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
         if kind == MAX:
             spread = 1.0 + self.graph.spreads.max(initial=0.0)
             tol = _SLACK_OF_MAXIMA * method.tolerance * spread
-            self.slack = convergence_slack(0.0, reach, np.dtype(float)) + tol
+            self.slack = convergence_slack(0.0, spread, np.dtype(float)) + tol
         product = self.graph.spreads.max(initial=0.0) / rho.min(initial=1.0)
         self.fits = (self.graph.reach <= MOST_REACH) & (product <= _MOST_PRODUCT)
         self.variables = self.graph.variables
@@ -238,7 +253,11 @@ class _Run:
             start = given.log_odds
         if start is None:
             return None, None
-        beliefs = -np.logaddexp(0.0, -start.astype(np.float64))
+        start = start.astype(np.float64)
+        if self.energy.binary:
+            start = np.stack([-start, start], axis=2)
+        more = self.graph.n_variables - self.energy.n_variables
+        beliefs = -np.logaddexp(0.0, -np.pad(start, [(0, 0), (0, more), (0, 0)]))
         return None, beliefs[:, self.graph.has_state]
 
     def fields(self) -> dict[str, Any]:
@@ -247,29 +266,29 @@ class _Run:
         n = energy.n_models
         answer = empty_result(energy, query)
         answer["converged"][:] = False
-        shape = (n, *self.graph.has_state.shape)
-        answer["log_odds"] = np.full(shape, -np.inf, energy.dtype)
+        answer["log_odds"] = np.zeros(energy.belief_shape, energy.dtype)
         if query.return_trace:
             answer["trace"] = np.full((n, self.method.iterations), np.nan)
         kept = None
         if query.return_state:
             kept = np.zeros((n, self.graph.n_messages), energy.dtype)
         wanted = "statistics" in query.returns
-        total = np.zeros(energy.n_entries if wanted else 0)
+        total = np.zeros(self.graph.n_entries if wanted else 0)
+        each = np.zeros((n if wanted and query.per_example else 0, len(total)))
         chunks = row_chunks(n, max(_LEAST_LANES, _n_lanes(self.graph, n)))
 
         def run(rows):
             return self._run(rows, answer, kept)
 
         for rows, statistics in zip(chunks, ordered_map(run, chunks, query.n_jobs), strict=True):
-            if wanted and query.per_example:
-                answer["statistics"][0][rows] = statistics
-            elif wanted:
+            if query.per_example:
+                each[rows] = statistics
+            else:
                 total += statistics[0]
-        if wanted and not query.per_example:
-            answer["statistics"][0][...] = total
         if wanted:
-            energy.graph.merging.spread(answer["statistics"][0])
+            entries = each if query.per_example else total
+            self.graph.merging.spread(entries)
+            answer["statistics"][0][...] = entries[..., : energy.n_entries]
         if kept is not None:
             answer["state"] = Messages(self.method.name, kept, answer["log_odds"].copy(), True)
         return answer
@@ -280,13 +299,11 @@ class _Run:
         All other results are written to `answer`. If `kept` is given, the last messages are written
         to it.
         """
-        energy, query, graph = self.energy, self.query, self.graph
+        query, graph = self.query, self.graph
         own = graph.own[rows]
         n = len(own)
-        models = CategoricalModels(
-            kernel_array(~energy.free[rows]), own, np.zeros((n, graph.n_messages)),
-            np.zeros((n, graph.n_messages)),
-        )  # fmt: skip
+        size = graph.n_messages if kept is not None or self.messages is not None else 0
+        models = CategoricalModels(self._held(rows), own, np.zeros((n, size)), np.empty((n, 0)))
         if self.messages is not None:
             models.message[...] = self.messages[rows]
         trace = answer["trace"][rows] if query.return_trace else np.empty((n, 0))
@@ -295,17 +312,17 @@ class _Run:
             np.zeros(own.shape),
         )  # fmt: skip
         wanted = "statistics" in query.returns
-        shape = (n if query.per_example else 1, energy.n_entries if wanted else 0)
+        shape = (n if query.per_example else 1, graph.n_entries if wanted else 0)
         sums = GraphSums(
             query.sample_weight[rows].astype(float), "log_partition" in query.returns, wanted,
             query.per_example, np.zeros(n), np.zeros(shape),
         )  # fmt: skip
         if self.kind == MAX:
             beliefs = self._pass_maxima(rows, models, found, answer)
-            answer["log_odds"][rows] = _gains(beliefs)
+            self._store(answer, rows, _gains(beliefs))
         else:
             beliefs = self._pass_sums(rows, models, found, sums)
-            answer["log_odds"][rows] = log_odds_of_weights(beliefs, graph.has_state)
+            self._store(answer, rows, log_odds_of_weights(beliefs, graph.has_state))
             answer["converged"][rows] &= sums.log_partition > -np.inf
         if kept is not None:
             kept[rows] = models.message
@@ -316,15 +333,27 @@ class _Run:
             answer["log_partition"][rows] = sums.log_partition + graph.offset[rows]
         return sums.statistics
 
+    def _held(self, rows):
+        """Return a mask (R, n) of the clamped variables of the models `rows`."""
+        more = self.graph.n_variables - self.energy.n_variables
+        return np.pad(~self.energy.free[rows], [(0, 0), (0, more)])
+
+    def _store(self, answer, rows, log_odds):
+        """Store the log-odds (R, n, K) of all states in the shape of the beliefs of the energy."""
+        log_odds = log_odds[:, : self.energy.n_variables]
+        answer["log_odds"][rows] = log_odds[..., 1] if self.energy.binary else log_odds
+
     def _pass_maxima(self, rows, models, found, answer):
         """Pass max-product messages for the models `rows`; return log-max-marginals (R, n, K)."""
-        n, n_variables = len(models.own), self.energy.n_variables
-        states = FoundStates(np.full((n, n_variables), -1, np.int64), np.full(n, -np.inf))
+        n = len(models.own)
+        first = np.zeros((n, self.graph.n_variables), np.int64)
+        first[:, : self.energy.n_variables] = best_states(self.energy, self.energy.field[rows])
+        states = FoundStates(first, np.full(n, -np.inf))
         start = None if self.start is None else self.start[rows]
         pass_in_lanes(
             self.graph, self.logs, models, self._options(), found, start=start, states=states
         )
-        answer["assignment"][rows] = states.state
+        answer["assignment"][rows] = states.state[:, : self.energy.n_variables]
         return self.graph.as_table(found.belief)
 
     def _pass_sums(self, rows, models, found, sums):
@@ -366,9 +395,9 @@ class _Run:
         good = out.good
         kept = some[good]
         with np.errstate(divide="ignore"):
-            part = part._replace(message=np.log(part.message), sent=np.log(part.sent))
+            part = part._replace(message=np.log(part.message))
             out = out._replace(belief=np.log(out.belief))
-        for whole, array in zip((*models[2:], *found), (*part[2:], *out), strict=True):
+        for whole, array in zip((models.message, *found), (part.message, *out), strict=True):
             whole[kept] = array[good]
         sums.log_partition[kept] = here.log_partition[good]
         if sums.each:
@@ -378,11 +407,18 @@ class _Run:
         """Pass messages as logarithms for the models `some` of a chunk."""
         start = np.empty((0, 0)) if self.start is None else self.start[rows][some]
         work = self.graph.work()
-        part = CategoricalModels(*(kernel_array(array[some]) for array in models))
+        size = len(some), self.graph.n_messages
+        message = models.message[some] if models.message.shape[1] else np.zeros(size)
+        part = CategoricalModels(
+            kernel_array(models.held[some]), kernel_array(models.own[some]),
+            kernel_array(message), np.zeros(size),
+        )  # fmt: skip
         out = CategoricalAnswers(*(kernel_array(array[some]) for array in found))
         pass_logs(self.logs, self.rho, self.variables, part, start, self._options(), out, work)
-        for whole, array in zip((*models[2:], *found), (*part[2:], *out), strict=True):
+        for whole, array in zip(found, out, strict=True):
             whole[some] = array
+        if models.message.shape[1]:
+            models.message[some] = part.message
         log_z = np.zeros(len(some))
         statistics = (
             np.zeros((len(some), sums.statistics.shape[1])) if sums.each else sums.statistics

@@ -2,10 +2,8 @@
 
 For a sum of products on couplings in a matrix, the labels are visited in turn: by the kernel of
 `ising_lanes` for many models side by side, or by the kernel of `ising_messages` for one model after
-the other, which supports couplings of any size and any damping. Other messages are passed on edges,
-all at once: by the kernel of `sparse_ising`, which reads one coupling per pair and supports
-moderate couplings and a damping of 0 or 0.5, and otherwise by the kernels of factor graphs, to
-which the model is converted.
+the other, which supports couplings of any size and any damping. In all other cases the model is
+converted to a factor graph.
 """
 
 import numpy as np
@@ -13,13 +11,11 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
-from skcrbm.inference.factor_graph import messages as graph_messages
-from skcrbm.inference.factor_graph.messages import OddsKernel, find_state, pass_messages
+from skcrbm.inference.factor_graph import states as graph
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.kernels.arguments import IsingAnswers, IsingOptions
 from skcrbm.kernels.ising_lanes import ODDS_ROOM, PairLists, pass_ising_lanes
 from skcrbm.kernels.ising_messages import IsingEdges, finish_ising, pass_ising
-from skcrbm.kernels.sparse_ising import finish_sparse_ising, pass_sparse_ising
 from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
@@ -58,26 +54,27 @@ def solve_sum_product(method, energy, query):
     """Answer a query by sum-product messages; see `SumProduct`."""
     if not energy.couplings_are_sparse:
         return _visit_in_turn(method, energy, query)
-    fields = pass_messages(method, FactorGraphEnergy.from_energy(energy), query, _Kernel)
-    return _with_pairs(fields)
+    return _with_pairs(
+        graph.solve_sum_product(method, FactorGraphEnergy.from_energy(energy), query)
+    )
 
 
 def solve_max_product(method, energy, query):
     """Find a state by max-product messages; see `MaxProduct`."""
-    return find_state(method, FactorGraphEnergy.from_energy(energy), query, _Kernel)
+    return graph.solve_max_product(method, FactorGraphEnergy.from_energy(energy), query)
 
 
 def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
-    graph = FactorGraphEnergy.from_energy(energy)
-    fields = graph_messages.solve_tree_reweighted(method, graph, query)
+    tables = FactorGraphEnergy.from_energy(energy)
+    fields = graph.solve_tree_reweighted(method, tables, query)
     if "statistics" in fields and not energy.couplings_are_sparse:
-        fields["statistics"] = (_all_pairs(energy, graph, query, fields),)
+        fields["statistics"] = (_all_pairs(energy, tables, query, fields),)
         return fields
     return _with_pairs(fields)
 
 
-def _all_pairs(energy, graph, query, fields):
+def _all_pairs(energy, tables, query, fields):
     """Return P(both labels are +1) of all pairs, and P(label is +1) on the diagonal.
 
     Labels without a coupling are independent given their beliefs.
@@ -92,7 +89,7 @@ def _all_pairs(energy, graph, query, fields):
     found[..., np.arange(n_labels), np.arange(n_labels)] = (
         on if query.per_example else weighted.sum(axis=0)
     )
-    for group in graph.tables:
+    for group in tables.tables:
         i, k = group.variables.T
         found[..., i, k] = found[..., k, i] = fields["statistics"][0][..., group.entries + 3]
     return found.astype(energy.dtype)
@@ -103,34 +100,6 @@ def _with_pairs(fields):
     if "statistics" in fields:
         fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
     return fields
-
-
-class _Kernel(OddsKernel):
-    """Passes messages on sparse Ising models.
-
-    The kernel stores messages as odds, and reads one coupling per edge instead of a table. Its
-    innermost loop runs over the models.
-    """
-
-    #: Share of the range of the dtype that a product of messages may use, see `fits_odds`. It is a
-    #: quarter because a single division computes two messages, and its denominator is a product of
-    #: up to four numbers.
-    share = 0.25
-
-    def prepare(self, graph):
-        n_tables = graph.n_tables
-        edges = kernel_array(graph.variables.reshape(n_tables, 2))
-        # Recover the coupling s from the table of an edge. Its largest log-potential |s| is in
-        # `shift`, and its last log-potential s is in `logs` as s - |s|, so s is the sum of the two
-        # numbers.
-        coupling = graph.shift + graph.logs[3::4]
-        return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
-
-    def pass_(self, kind, *arguments):
-        pass_sparse_ising(kind, *self.arrays, *arguments)
-
-    def finish(self, lanes, sums):
-        finish_sparse_ising(*self.arrays, lanes, sums)
 
 
 @with_folded_evidence
