@@ -79,7 +79,8 @@ def _visit(graph, v, chain, damping, rows, work, n_lanes):
         at = graph.message_start[e]
         if damping == 0.0 and graph.kind[e] == PAIR:
             done = receive_directly(
-                None, graph, e, k, at, message, sent, belief, start, None, 1.0, None, work, n_lanes
+                None, True, graph, e, k, at, message, sent, belief, start, None, 1.0, None, work,
+                n_lanes,
             )  # fmt: skip
             if done:
                 continue

@@ -413,6 +413,8 @@ def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> 
     number of variables of each factor.
     """
     n_factors, n_edges = len(arity), len(variables)
+    if n_edges > n_variables + n_factors - 1:  # too many edges, whatever the components are
+        return None
     # Use 32-bit indices: older releases of SciPy cannot search graphs with 64-bit indices.
     variables = variables.astype(np.int32)
     factor = (n_variables + np.repeat(np.arange(n_factors), arity)).astype(np.int32)

@@ -76,9 +76,14 @@ def solve_max_product(method, energy, query):
     fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
     if energy.graph.message_tables.n_variables > energy.n_variables:
         # Coordinate ascent has changed single variables of the graph with chains. In a chain, an
-        # input can change only together with auxiliary variables. So climb in the given graph, too.
-        fields["assignment"], better = ascend_from(energy, query, fields["assignment"])
-        fields["converged"][better] = False
+        # input can change only together with auxiliary variables. So climb in the given graph, too,
+        # unless the state is known to be the best.
+        exact = StateGraph(energy, logic="chains").is_forest & fields["converged"]
+        left = np.flatnonzero(~exact)
+        if len(left):
+            state, better = ascend_from(energy.rows(left), query, fields["assignment"][left])
+            fields["assignment"][left] = state
+            fields["converged"][left[better]] = False
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields
@@ -281,9 +286,9 @@ class _Run:
             return self._run(rows, answer, kept)
 
         for rows, statistics in zip(chunks, ordered_map(run, chunks, query.n_jobs), strict=True):
-            if query.per_example:
+            if wanted and query.per_example:
                 each[rows] = statistics
-            else:
+            elif wanted:
                 total += statistics[0]
         if wanted:
             entries = each if query.per_example else total
