@@ -39,7 +39,7 @@ class MessageTables(NamedTuple):
     and tables for OR and AND factors behind them.
     """
 
-    scopes: tuple[tuple[np.ndarray, np.ndarray], ...]  # see `FactorGraph`
+    scopes: tuple[tuple[np.ndarray, ...], ...]  # see `FactorGraph`
     shapes: tuple[tuple[int, ...], ...]  # shape of the tables of each group in `scopes`
     logic: np.ndarray  # (L,): log-potentials of the tables for OR and AND factors
     merging: Merging
@@ -68,7 +68,7 @@ def message_tables(graph: Any) -> MessageTables:
         shapes.append(shape)
         logic += [table for _, table in group]
         first += size * len(group)
-    merging = find_merging([v for v, _ in scopes], [e for _, e in scopes], shapes)
+    merging = find_merging([part[0] for part in scopes], [part[1] for part in scopes], shapes)
     return MessageTables(tuple(scopes), tuple(shapes), np.concatenate(logic), merging, n)
 
 
