@@ -334,7 +334,7 @@ class StateGraph:
     @_of_structure
     def appearance(self) -> np.ndarray:
         """Appearance probability (F,) of each table in random acyclic sets of tables."""
-        return factor_appearance(self.factors, self.energy.n_variables)
+        return factor_appearance(self.factors, self.n_variables)
 
     @property
     def n_messages(self) -> int:
