@@ -19,6 +19,7 @@ from skcrbm.energies._factors import (
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.pairs import IsingEnergy
 from skcrbm.energies.rbm import RBMEnergy
+from skcrbm.formats.constraints import Clauses
 from skcrbm.formats.uai import Network
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
@@ -160,6 +161,36 @@ def factors_of_network(network: Network) -> tuple[list[Factors], float]:
             parts = logic[kind]
             factors.append(make([part[:-1] for part in parts], [part[-1] for part in parts]))
     return factors, constant
+
+
+def factors_of_clauses(clauses: Clauses) -> tuple[list[Factors], int]:
+    """Return factors with weight 1 for states that agree with all clauses, and the variables.
+
+    The number of variables includes the outputs of OR and AND factors of long clauses.
+    """
+    scopes, tables = [], []
+    ors: tuple[list[list[int]], list[int]] = [], []
+    ands: tuple[list[list[int]], list[int]] = [], []
+    n = clauses.n_variables
+    for positive, negated in clauses.literals:
+        scope = [*positive, *negated]
+        wrong = [0] * len(positive) + [1] * len(negated)  # the states of false literals
+        if len(scope) > MAX_TABLE_VARIABLES:
+            scope, wrong = [], []
+            for part, (inputs, outputs), state in ((positive, ors, 0), (negated, ands, 1)):
+                if part:
+                    inputs.append(part)
+                    outputs.append(n)
+                    scope.append(n)
+                    wrong.append(state)
+                    n += 1
+        table = np.zeros((2,) * len(scope))
+        table[tuple(wrong)] = -np.inf
+        scopes.append(scope)
+        tables.append(table)
+    factors: list[Factors] = [*group_tables(scopes, tables)[0]]
+    factors += [make(*parts) for make, parts in ((OrFactors, ors), (AndFactors, ands)) if parts[0]]
+    return factors, n
 
 
 def _logic_kind(table):

@@ -6,6 +6,7 @@ couplings, and sums of products of variables. In all arguments y holds states of
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -254,7 +255,8 @@ class EdgeCouplings(Versioned):
         coupling: Any = self.matrix.astype(y.dtype)
         if variables is not None:
             coupling = coupling[np.arange(self.n_variables)[variables]]
-        found = np.ascontiguousarray((coupling @ y.reshape(-1, self.n_variables).T).T)
+        flat = y.reshape(math.prod(y.shape[:-1]), self.n_variables)
+        found = np.ascontiguousarray((coupling @ flat.T).T)
         return found.reshape(*y.shape[:-1], coupling.shape[0])
 
     def pull_of_rows(self, y: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ change their sign.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +25,20 @@ class LabelledModel(NamedTuple):
 
 def model_of_energy(h: Any, J: Any, offset: float) -> LabelledModel:
     """Return the model for fields h and couplings J; see `SparseIsingEnergy.from_ising`."""
-    if not isinstance(J, Mapping):
+    if not hasattr(J, "items"):
         raise ValueError(f"J must be a mapping from pairs of labels to numbers, got {type(J)}")
-    linear = dict(h) if isinstance(h, Mapping) else dict(enumerate(np.asarray(h).tolist()))
-    pairs = [_pair_of_labels(pair) for pair in J]
+    fields = list(h.items() if hasattr(h, "items") else enumerate(np.asarray(h).tolist()))
+    linear = dict(fields)
+    if len(linear) < len(fields):
+        labels = [label for label, _ in fields]
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ValueError(f"h must hold each label once, but it holds {twice!r} twice")
+    couplings = [(_pair_of_labels(pair), value) for pair, value in J.items()]
+    pairs = [pair for pair, _ in couplings]
     for pair in pairs:
         for label in pair:
             linear.setdefault(label, 0.0)
-    values = -_numbers("J", J.values())
+    values = -_numbers("J", [value for _, value in couplings])
     return _labelled(linear, pairs, values, -_numbers("h", linear.values()), float(offset))
 
 
@@ -56,9 +62,17 @@ def model_of_graph(graph: Any, weight: str, field: str) -> LabelledModel:
             "graph must be undirected, with at most one edge for each pair; convert it with "
             "networkx.Graph(graph)"
         )
-    linear = {label: given.get(field, 0.0) for label, given in graph.nodes(data=True)}
-    edges = list(graph.edges(data=True))
+    nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     pairs = [(i, k) for i, k, _ in edges]
+    named = [weight in given for *_, given in edges]
+    if (any(named) or weight != "weight") and not all(named):
+        raise ValueError(
+            f"weight={weight!r} must be an attribute of all edges; edge "
+            f"{pairs[named.index(False)]} does not have it"
+        )
+    if field != "field" and nodes and not any(field in given for _, given in nodes):
+        raise ValueError(f"field={field!r} must be an attribute of nodes; no node has it")
+    linear = {label: given.get(field, 0.0) for label, given in nodes}
     values = _numbers(
         f"the edge attribute {weight!r}", [given.get(weight, 1.0) for *_, given in edges]
     )

@@ -589,6 +589,10 @@ class BaseEnergy(Tempered, Versioned, ABC):
         if weight.shape != (len(states),):
             raise ValueError(f"sample_weight must have shape ({len(states)},), got {weight.shape}")
         total = weight.sum()
+        if total == 0:
+            raise ValueError(
+                "states must have at least one row, and sample_weight a sum other than 0"
+            )
         return tuple(part / total for part in self.sum_statistics(states, weight))
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:

@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from skcrbm.energies._conversions import (
     as_network,
+    factors_of_clauses,
     factors_of_network,
     graph_of_pairs,
     pair_tables,
@@ -37,7 +38,8 @@ from skcrbm.energies._factors import (
 from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.energies.graph_conditionals import binary_log_odds, state_log_weights
 from skcrbm.energies.states import checked_means, checked_states, log_odds_of_weights, unchecked
-from skcrbm.formats.libdai import read_libdai
+from skcrbm.formats.constraints import read_cnf, read_wcsp
+from skcrbm.formats.libdai import read_libdai, write_libdai
 from skcrbm.formats.uai import read_uai, write_uai
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
@@ -133,7 +135,9 @@ class FactorGraphEnergy(BaseEnergy):
 
     #: Constant term of the score that all models share. The attribute `offset` includes this term.
     constant: float = 0.0
-    _constants = ("constant",)
+    #: Labels of the variables in the file that `from_fg` has read, or None.
+    labels: tuple[int, ...] | None = None
+    _constants = ("constant", "labels")
     # True if the fields of a binary graph multiply ``x - 1/2`` instead of x.
     _centred = False
 
@@ -169,6 +173,8 @@ class FactorGraphEnergy(BaseEnergy):
         values = as_real(field, "field", shape)
         if values.shape == (n, n_levels):
             values = values[None]
+        if n == 0 and values.ndim == 3 and values.shape[1] == 0:
+            values = values[..., :n_levels]
         if values.ndim != 3 or values.shape[1:] != (n, n_levels):
             raise ValueError(
                 f"field must have shape {shape}, a number for each state of each variable; got "
@@ -286,7 +292,8 @@ class FactorGraphEnergy(BaseEnergy):
     def from_fg(cls, text: str | os.PathLike) -> FactorGraphEnergy:
         """Read a model in the .fg format of libDAI.
 
-        Variables are numbered in ascending order of their labels in the file.
+        Variables are numbered in ascending order of their labels in the file, which become the
+        attribute `labels`.
 
         Parameters
         ----------
@@ -298,12 +305,78 @@ class FactorGraphEnergy(BaseEnergy):
         ValueError
             If the text is not in this format. The message shows the wrong word and its line.
         """
-        return cls._from_network(read_libdai(text)[0])
+        network, labels = read_libdai(text)
+        return cls._from_network(network)._copy_with(labels=tuple(labels.tolist()))
+
+    @classmethod
+    def from_wcsp(cls, text: str | os.PathLike) -> FactorGraphEnergy:
+        """Read a weighted constraint problem in the .wcsp format.
+
+        The score of a state is minus its cost. Costs of at least the upper bound in the first line
+        of the file forbid an entry: its log-potential is -inf.
+
+        Parameters
+        ----------
+        text : str or path
+            Path of a file or the text itself, as in `from_uai`.
+
+        Raises
+        ------
+        ValueError
+            If the text is not in this format, or contains a global cost function (a keyword instead
+            of tuples). The message shows the wrong word and its line.
+
+        Examples
+        --------
+        >>> from skcrbm.energies import FactorGraphEnergy
+        >>> energy = FactorGraphEnergy.from_wcsp("name 2 2 1 10  2 2  2 0 1 0 1  1 1 3")
+        >>> energy.score([[1, 1]])
+        array([-3.])
+        """
+        found = read_wcsp(text)
+        n_states = found.n_states if len(found.n_states) else None
+        return cls.from_tables(found.scopes, found.tables, n_states=n_states)
+
+    @classmethod
+    def from_cnf(cls, text: str | os.PathLike) -> FactorGraphEnergy:
+        """Read clauses in the DIMACS format (.cnf), which give states a score of 0 or -inf.
+
+        States that agree with all clauses have the score 0.
+
+        Parameters
+        ----------
+        text : str or path
+            Path of a file or the text itself, as in `from_uai`.
+
+        Returns
+        -------
+        FactorGraphEnergy
+            Energy over the variables of the file: variable v of the file has the index v - 1. A
+            clause of at most six variables is a table. A longer clause becomes an OR of its
+            positive literals and an AND of its negated literals, whose outputs are two further
+            variables.
+
+        Raises
+        ------
+        ValueError
+            If the text is not in this format, or has a clause without literals. The message shows
+            the wrong word and its line.
+
+        Examples
+        --------
+        >>> from skcrbm.energies import FactorGraphEnergy
+        >>> energy = FactorGraphEnergy.from_cnf("p cnf 2 1  1 -2 0")
+        >>> energy.score([[0, 1]]), energy.score([[1, 1]])
+        (array([-inf]), array([0.]))
+        """
+        factors, n_variables = factors_of_clauses(read_cnf(text))
+        return cls(factors, n_variables=n_variables)
 
     @classmethod
     def _from_network(cls, network):
         factors, constant = factors_of_network(network)
-        energy = cls(factors, n_states=network.n_states)
+        # Without variables there is no number of states.
+        energy = cls(factors, n_states=network.n_states if len(network.n_states) else None)
         energy.constant = constant
         return energy
 
@@ -327,9 +400,34 @@ class FactorGraphEnergy(BaseEnergy):
             If the row does not exist, a log-potential is so large that its exponential overflows,
             or an OR or AND factor has more than 15 inputs.
         """
+        return write_uai(as_network(self, self._checked_row(row)))
+
+    def _checked_row(self, row):
         if not isinstance(row, Integral) or not -self.n_models <= int(row) < self.n_models:
             raise ValueError(f"row must be the index of one of {self.n_models} models: {row!r}")
-        return write_uai(as_network(self, int(row)))
+        return int(row)
+
+    def to_fg(self, row: int = 0) -> str:
+        """Return a model as text in the .fg format of libDAI.
+
+        Parameters
+        ----------
+        row : int, default=0
+            Index of the model in the batch.
+
+        Returns
+        -------
+        str
+            Text with the tables of `to_uai`. Variables have the `labels` of a model that was read
+            by `from_fg`, otherwise their indices. A variable without a table has a table of ones.
+
+        Raises
+        ------
+        ValueError
+            As in `to_uai`.
+        """
+        labels = None if self.labels is None else np.array(self.labels, np.int64)
+        return write_libdai(as_network(self, self._checked_row(row)), labels)
 
     @property
     def factors(self) -> tuple[Factors, ...]:

@@ -199,6 +199,8 @@ class OneHotRBMEnergy(GroupedRBMEnergy):
 
     def __init__(self, weights: ArrayLike, visible_bias: ArrayLike, hidden_bias: ArrayLike):
         RBMEnergy.__init__(self, weights, visible_bias, hidden_bias)
+        if self.n_visible == 0:
+            raise ValueError("weights must have a row for each class; got no rows")
 
     @cached_property
     def units(self) -> OutputUnits:

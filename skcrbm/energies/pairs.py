@@ -262,9 +262,11 @@ class IsingEnergy(PairwiseEnergy):
         ----------
         h : mapping of {label: float}, or array-like (L,)
             Fields. Labels may be any hashable objects; the labels of an array are 0 to L - 1.
-            Labels that occur only in J have a field of 0.
+            Labels that occur only in J have a field of 0. Any object with the method ``items`` is
+            a mapping, such as a pandas Series, whose index holds the labels.
         J : mapping of {(label, label): float}
-            Couplings. The couplings of (i, j) and (j, i) are added up.
+            Couplings. The couplings of (i, j) and (j, i) are added up. A Series needs an index of
+            pairs.
         offset : float, default=0.0
             Constant of E. Scores and log Z do not include it: ``E(s) = offset - score``.
 
@@ -276,7 +278,7 @@ class IsingEnergy(PairwiseEnergy):
         Raises
         ------
         ValueError
-            If a value is not a finite number, or J joins a label to itself.
+            If a value is not a finite number, h holds a label twice, or J joins a label to itself.
 
         Examples
         --------
@@ -324,7 +326,7 @@ class IsingEnergy(PairwiseEnergy):
             Undirected graph whose nodes are the labels of the variables.
         weight : str, default="weight"
             Name of the edge attribute with the coupling. A positive coupling makes the two
-            neighbours tend to be equal. Edges without the attribute have a coupling of 1.
+            neighbours tend to be equal. If no edge has the attribute "weight", all couplings are 1.
         field : str, default="field"
             Name of the node attribute with the field. Nodes without the attribute have a field
             of 0.
@@ -337,8 +339,9 @@ class IsingEnergy(PairwiseEnergy):
         Raises
         ------
         ValueError
-            If the graph is directed, has loops or several edges for a pair, or a value is not a
-            finite number.
+            If the graph is directed, has loops or several edges for a pair, if a value is not a
+            finite number, if only some edges have the attribute `weight`, or if no edge or no node
+            has an attribute that is named in the call.
         """
         return cls._from_labelled(model_of_graph(graph, weight, field))
 

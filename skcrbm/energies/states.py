@@ -225,7 +225,7 @@ def with_evidence(energy: Any, states: np.ndarray) -> np.ndarray:
     """Return states (N, ..., n_variables) with the values of clamped variables inserted."""
     if energy.evidence is None:
         return states
-    held = energy.evidence.reshape(len(states), *(1,) * (states.ndim - 2), -1)
+    held = energy.evidence.reshape(len(states), *(1,) * (states.ndim - 2), energy.n_variables)
     return np.where(np.isnan(held), states, np.nan_to_num(held).astype(states.dtype))
 
 

@@ -517,8 +517,9 @@ def marginal_method(
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:
         raise ValueError(
-            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}; methods that "
-            f"do: {', '.join(map(repr, valid_names()))}"
+            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}, which this "
+            f"learning rule or decoding rule needs; methods that do: "
+            f"{', '.join(map(repr, valid_names()))}"
         )
     return method
 

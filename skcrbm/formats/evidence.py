@@ -350,7 +350,7 @@ def _read_marginals(words, states):
     return found
 
 
-def write_uai_solution(task: str, value: Any) -> str:
+def write_uai_solution(task: str, value: Any, n_states: ArrayLike | None = None) -> str:
     """Return a solution as text in the result format of the UAI competitions.
 
     Parameters
@@ -359,7 +359,12 @@ def write_uai_solution(task: str, value: Any) -> str:
         Name of the task.
     value : float, array-like or sequence of array-like
         Solution in the form that `read_uai_solution` returns. For a single sample, the axis of
-        samples may be omitted.
+        samples may be omitted. With `n_states`, the value of "MAR" may also be an array of
+        marginals as in the results of `infer`: (n_samples, n, K) or (n, K), of which the first k
+        entries of a variable with k states are written, or (n_samples, n) with the probabilities of
+        state 1 of 0/1 variables.
+    n_states : array-like of int (n,), default=None
+        Number of states of each variable, for the task "MAR". None: all entries are written.
 
     Returns
     -------
@@ -386,6 +391,10 @@ def write_uai_solution(task: str, value: Any) -> str:
         raise ValueError(f"task must be one of {', '.join(map(repr, _TASKS))}; got {task!r}")
     if task == "MMAP":
         return f"MMAP\n{_samples_text(value, 'value')}"
+    if n_states is not None:
+        if task != "MAR":
+            raise ValueError(f"n_states is only valid for the task 'MAR'; got {task!r}")
+        value = _rows_of_states(value, checked_n_states(n_states))
     lines = {"PR": _log10_lines, "MAR": _marginal_lines}.get(task, _state_lines)(value)
     counted = [task] if len(lines) == 1 else [task, str(len(lines))]
     return "\n".join([*counted, *lines]) + "\n"
@@ -426,6 +435,33 @@ def _marginal_lines(value: Sequence[ArrayLike]) -> list[str]:
         words = [f"{row.shape[1]} {joined(row[sample])}" for row in rows]
         lines.append(" ".join([str(len(rows)), *words]))
     return lines
+
+
+def _rows_of_states(value, states):
+    """Return a list with the marginals (n_samples, k) of each variable over its k states."""
+    n, most = len(states), int(states.max(initial=1))
+    if isinstance(value, np.ndarray) and value.ndim == 2 and value.shape != (n, most):
+        if value.shape[1] != n or (states != 2).any():
+            raise ValueError(
+                f"value of the task 'MAR' must have shape (n_samples, {n}, {most}) or ({n}, {most})"
+                f", or (n_samples, {n}) for 0/1 variables, to fit n_states; got {value.shape}"
+            )
+        return [np.column_stack([1 - column, column]) for column in value.T]
+    if isinstance(value, np.ndarray) and value.ndim == 3:
+        value = value.swapaxes(0, 1)
+    parts = list(value)
+    if len(parts) != n:
+        raise ValueError(f"value of the task 'MAR' must hold {n} variables, got {len(parts)}")
+    found = []
+    for i, (part, k) in enumerate(zip(parts, states.tolist(), strict=True)):
+        row = np.atleast_2d(as_real(part, f"value[{i}]", "(n_samples, k)"))
+        if row.shape[-1] < k or (row[..., k:] != 0).any():
+            raise ValueError(
+                f"value[{i}] of the task 'MAR' must hold the probabilities of {k} states, and 0 "
+                f"for states that do not exist; got {row.shape[-1]} numbers"
+            )
+        found.append(row[..., :k])
+    return found
 
 
 def _state_lines(value: ArrayLike) -> list[str]:

@@ -22,7 +22,7 @@ def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
     The variables are numbered in ascending order of their labels. Lines that begin with "#" are
     comments. If the text is not in the format, a ValueError shows the wrong word and its line.
     """
-    words = Words(source, "libDAI text", comments=True)
+    words = Words(source, "libDAI text", comments="#")
     states: dict[int, int] = {}
     named, shapes, contents, n_entries = [], [], [], 0
     for f in range(words.integer("the number of tables")):
@@ -65,8 +65,8 @@ def _table(shape, entries, weights):
     return np.array(flat.reshape(shape, order="F"), order="C")
 
 
-def write_libdai(network: Network) -> str:
-    """Return a network as text in the .fg format.
+def write_libdai(network: Network, labels: np.ndarray | None = None) -> str:
+    """Return a network as text in the .fg format; `labels` (n,) are ascending nonnegative integers.
 
     The format has no list of variables. So a table of ones is written for a variable without a
     table.
@@ -78,11 +78,12 @@ def write_libdai(network: Network) -> str:
     for i in np.flatnonzero(~seen):
         scopes.append(np.array([i]))
         tables.append(np.ones(network.n_states[i]))
+    names = np.arange(len(seen)) if labels is None else np.asarray(labels)
     lines = [str(len(scopes))]
     for scope, table in zip(scopes, tables, strict=True):
         flat = table.ravel(order="F")
         entries = np.flatnonzero(flat)
-        lines += ["", str(len(scope)), joined(scope), joined(table.shape), str(len(entries))]
+        lines += ["", str(len(scope)), joined(names[scope]), joined(table.shape), str(len(entries))]
         pairs = zip(entries.tolist(), flat[entries].tolist(), strict=True)
         lines += [f"{entry} {weight!r}" for entry, weight in pairs]
     return "\n".join(lines) + "\n"

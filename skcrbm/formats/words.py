@@ -13,13 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.utils.limits import MAX_FILE_BYTES
+from skcrbm.utils.warnings import warn_user
 
 # A str with more characters than this is always read as text, and never as the name of a file.
 _MAX_PATH = 4096
 # First bytes of a file compressed by gzip.
 _GZIP = b"\x1f\x8b"
-# Comment line: optional blanks, "#", and the rest of the line.
-_COMMENT = re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE)
+# Comment lines: optional blanks, "#" or the word "c", and the rest of the line.
+_COMMENT = {
+    "#": re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE),
+    "c": re.compile(r"^[^\S\n]*c(?![^\s])[^\n]*", re.MULTILINE),
+}
+# A decimal number that is not 0: its digits before the exponent have one that is not 0.
+_NONZERO = re.compile(r"[-+]?[0.]*[1-9]")
 # Characters that Python accepts in numbers but the file formats forbid: non-ASCII digits and "_".
 _ODD = re.compile(r"[^\x00-\x7f]|_")
 
@@ -28,15 +34,17 @@ class Words:
     """Reads the words of a text in order; error messages show the wrong word and its line.
 
     `source` is a path, or a str that is the name of an existing file, or the text itself. `format`
-    is the name of the format in error messages. If `comments` is True, lines that begin with "#"
-    are skipped.
+    is the name of the format in error messages. `comments` is the word "#" or "c" with which the
+    lines of comments begin. The first `n_names` words are names, which may hold any characters.
     """
 
-    def __init__(self, source: str | os.PathLike, format: str, *, comments: bool = False):
+    def __init__(
+        self, source: str | os.PathLike, format: str, *, comments: str = "", n_names: int = 0
+    ):
         text, path = _load(source, format)
         self.name = f"{format} in {path}" if path else format
         if comments:
-            text = _COMMENT.sub("", text)
+            text = _COMMENT[comments].sub("", text)
         self.text = text
         self.words = text.split()
         self.place = 0  # position in `words` of the next word to read
@@ -45,7 +53,7 @@ class Words:
         self._hint = " (no file has this name, either)" if not path and len(self.words) == 1 else ""
         if not text.isascii() or "_" in text:
             for place, word in enumerate(self.words):
-                if _ODD.search(word):
+                if place >= n_names and _ODD.search(word):
                     raise self.error("a number or a name in ASCII", place)
 
     # ------------------------------------------------------------------- errors
@@ -179,10 +187,26 @@ class Words:
         except ValueError:
             bad = next(i for i, word in enumerate(words) if not _converts(float, word))
             raise self.error(f"{expected}, {limits},", places[bad]) from None
+        if (least, most) == (0.0, np.inf):
+            self._warn_of_underflow(places, words, values)
         valid = (values >= least) & (values <= most) & (values < np.inf)
         if not valid.all():
             raise self.error(f"{expected}, {limits},", places[int(np.argmin(valid))])
         return values
+
+    def _warn_of_underflow(self, places, words, values):
+        """Warn if a weight that is not 0 is too small for a float."""
+        small = [
+            place
+            for place, word, value in zip(places, words, values.tolist(), strict=True)
+            if value == 0 and _NONZERO.match(word)
+        ]
+        if small:
+            warn_user(
+                f"{self.name} has {len(small)} numbers that are too small for a float and are read "
+                f"as 0, which forbids a state; the first is {self._shown(small[0])}, "
+                f"{self.position(small[0])}"
+            )
 
     def end(self, last: str) -> None:
         """Raise a ValueError unless all words have been read; `last` describes the last word."""

@@ -204,7 +204,7 @@ def infer(
     asked = check_returns(
         method.default_returns if returns is None else returns, answers or energy.queries
     )
-    if pairwise not in ("sum", "per_example"):
+    if not isinstance(pairwise, str) or pairwise not in ("sum", "per_example"):
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     if not asked <= answers:
         check_answers(method, energy, asked)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.energies import BaseEnergy
-from skcrbm.inference.base import InferenceMethod, InferenceResult, resolve_method
+from skcrbm.inference.base import InferenceMethod, InferenceResult, check_energy, resolve_method
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.registry import METHODS
 from skcrbm.inference.running import run_inference
@@ -104,6 +104,9 @@ def sample(
     >>> sample(energy, n_samples=500, random_state=0).shape
     (1, 500, 3)
     """
+    check_energy(energy)
+    if not isinstance(return_log_prob, (bool, np.bool_)):
+        raise ValueError(f"return_log_prob must be True or False, got {return_log_prob!r}")
     returns = {"samples", "sample_log_prob"} if return_log_prob else {"samples"}
     method = resolve_method(method, "method", lambda: available_methods(energy, returns))
     check_answers(method, energy, returns)
@@ -220,6 +223,7 @@ def estimate_log_partition(
     >>> bool(abs(estimate.log_partition - exact) < 4 * estimate.standard_error)
     True
     """
+    check_energy(energy)
 
     def estimators():
         names = available_methods(energy, "log_partition")

@@ -526,7 +526,7 @@ def check_returns(
     known = {*QUERIES, "pairwise"}
     asked = (returns,) if isinstance(returns, str) else returns
     asked = tuple(asked) if isinstance(asked, Iterable) else (None,)
-    if not (asked or allow_empty) or any(r not in known for r in asked):
+    if not (asked or allow_empty) or not all(isinstance(r, str) and r in known for r in asked):
         names = {*possible, "pairwise"} if "statistics" in possible else possible
         raise ValueError(f"returns must contain one or more of {sorted(names)}; got {returns!r}")
     if {"map", "marginal_map"} <= set(asked):

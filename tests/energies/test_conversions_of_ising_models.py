@@ -4,6 +4,7 @@ import pickle
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -156,7 +157,10 @@ def check_graph(graph):
 
 
 NODES = [("x", {"bias": 3.0}), ("y", {"field": 0.5}), ("z", {})]
-EDGES = [("y", "z", {"weight": 0.7}), ("z", "x", {"strength": -2.0})]
+EDGES = [
+    ("y", "z", {"weight": 0.7, "strength": 1.0}),
+    ("z", "x", {"weight": 1.0, "strength": -2.0}),
+]
 
 
 def test_graphs_by_their_methods():
@@ -237,3 +241,50 @@ def test_rounding_does_not_break_symmetry(kind, dtype):
     matrix[3, 4] *= 1.01
     with pytest.raises(ValueError, match="must be symmetric"):
         kind(matrix, np.zeros(20, dtype))
+
+
+class _Items:
+    """A mapping that has only `items`."""
+
+    def __init__(self, pairs):
+        self._pairs = pairs
+
+    def items(self):
+        return iter(self._pairs)
+
+
+def test_anything_with_items_is_a_mapping():
+    """Labels are read from the index of a Series, in any order."""
+    h, J = {"b": 0.5, "a": -1.0}, {("a", "b"): 2.0, ("b", "c"): 1.0}
+    expected = IsingEnergy.from_ising(h, J)
+    pairs = pd.MultiIndex.from_tuples(list(J))
+    for fields in (pd.Series(h), _Items(h.items()), h):
+        for couplings in (pd.Series(list(J.values()), pairs), _Items(list(J.items())), J):
+            found = IsingEnergy.from_ising(fields, couplings)
+            assert found.labels == expected.labels == ("b", "a", "c")
+            np.testing.assert_array_equal(found.field, expected.field)
+            np.testing.assert_array_equal(found.coupling.toarray(), expected.coupling.toarray())
+    numbered = IsingEnergy.from_ising(pd.Series([1.0, 2.0], index=[3, 7]), {(3, 7): 1.0})
+    assert numbered.labels == (3, 7)
+    with pytest.raises(ValueError, match="h must hold each label once, but it holds 'a' twice"):
+        IsingEnergy.from_ising(pd.Series([1.0, 2.0], index=["a", "a"]), {})
+    with pytest.raises(ValueError, match="J must have pairs of labels as keys"):
+        IsingEnergy.from_ising(h, pd.Series([1.0], index=["ab"]))
+
+
+def test_edges_without_the_named_attribute():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.path_graph(3)
+    np.testing.assert_array_equal(IsingEnergy.from_networkx(graph).edge_coupling, [1, 1])
+    with pytest.raises(ValueError, match=r"weight='J' must be an attribute of all edges; .*\(0, 1"):
+        IsingEnergy.from_networkx(graph, weight="J")
+    with pytest.raises(ValueError, match="field='h' must be an attribute of nodes"):
+        IsingEnergy.from_networkx(graph, field="h")
+    graph.edges[0, 1]["weight"] = 2.0
+    with pytest.raises(ValueError, match=r"attribute of all edges; edge \(1, 2\) does not have it"):
+        IsingEnergy.from_networkx(graph)
+    graph.edges[1, 2]["weight"] = -1.0
+    graph.nodes[1]["h"] = 0.5
+    energy = IsingEnergy.from_networkx(graph, field="h")
+    np.testing.assert_array_equal(energy.edge_coupling, [2, -1])
+    np.testing.assert_array_equal(energy.field, [[0, 0.5, 0]])

@@ -284,10 +284,10 @@ class _Moments:
         if self.statistics is not None:
             # Replace the states of the last block by the probabilities from which they were drawn.
             # This is valid because the other variables have not changed since that draw.
-            last = self.energy.sampling_blocks[-1]
             means = means_of_states(self.energy, states)
-            means[:, :, last] = expit(log_odds[:, :, last])
-            means = means.reshape(-1, *means.shape[2:])
+            for last in self.energy.sampling_blocks[-1:]:
+                means[:, :, last] = expit(log_odds[:, :, last])
+            means = means.reshape(len(self.weight), *means.shape[2:])
             for total, value in zip(
                 self.statistics, unchecked(self.energy.sum_statistics)(means, self.weight)
             ):
