@@ -62,12 +62,12 @@ def _random_set_weights(graph, n_variables):
     n_factors = len(graph.edge_start) - 1
     n_sets = int(np.clip(_VISITS // max(1, graph.n_edges), _MIN_SETS, _MAX_SETS))
     rng = np.random.default_rng(0)
-    count = np.zeros(n_factors, np.int64)
+    count, (parent, seen) = np.zeros(n_factors, np.int64), np.empty((2, n_variables), np.int64)
     n_drawn = 0
     while n_drawn < n_sets or (count == 0).any():
         order = rng.permutation(n_factors)
         if n_drawn >= n_sets:  # begin with the factors that are in no set so far
             order = order[np.argsort(count[order] > 0, kind="stable")]
-        count_forest(graph.variables, graph.edge_start, order, n_variables, count)
+        count_forest(graph.variables, graph.edge_start, order, parent, seen, count)
         n_drawn += 1
     return count / n_drawn
