@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skcrbm.inference.search.precision import tolerance
-from skcrbm.inference.search.spins import SPINS_PER_NODE, Spins, are_spins
+from skcrbm.inference.search.spins import Spins, are_spins
 from skcrbm.kernels.forest_moves import fill_next, local_gaps, move_forests
 from skcrbm.kernels.frontiers import (
     MAX_FRONTIER,
@@ -35,8 +36,8 @@ from skcrbm.utils.limits import TIE
 if TYPE_CHECKING:
     from skcrbm.inference.search.budget import Budget
 
-# Visits of `anneal_sites` in the time of one node.
-_SITES_PER_NODE = 4
+# Table entries that `anneal_sites` visits in the time of one node.
+_ENTRIES_PER_NODE = 200
 # Number of sweeps or forest moves in each of the first coolings, which are runs of simulated
 # annealing.
 FIRST_LENGTH = 64
@@ -45,8 +46,8 @@ FIRST_LENGTH = 64
 # the memory for the best states of all variables, in words of two bytes. If the best states need
 # more memory, the tables are made smaller.
 _WIDTHS, _WIDER, _BACK_WORDS = (2**4, 2**8, 2**10), (2**12, 2**14, 2**16), 2**25
-# This many table entries of a frontier sweep are counted as one node.
-_ENTRIES_OF_NODE = 256
+# This many table entries, or edges of the graph, of a frontier sweep are counted as one node.
+_ENTRIES_OF_NODE, _EDGES_OF_NODE = 256, 32
 # Scales of the noise that disturbs a state. Successive disturbances use the scales in turn. A scale
 # is relative to the typical decrease of the score when a single variable changes.
 _NOISES = 0.25, 0.5, 1.0, 2.0
@@ -118,8 +119,7 @@ class Moves:
     @property
     def first_work(self) -> int:
         """Number of nodes of the first two coolings of `annealing`, before other methods begin."""
-        per_node = SPINS_PER_NODE if are_spins(self.graph) else _SITES_PER_NODE
-        return 2 * FIRST_LENGTH * len(self.best) // per_node
+        return 2 * FIRST_LENGTH * self._sweep_nodes
 
     def gap(self, bound: float) -> float:
         """Return `bound` minus the score of the best state, or 0 if this is a rounding error."""
@@ -182,35 +182,48 @@ class Moves:
 
     def annealing(self) -> Iterator[None]:
         """Draw single variables, in coolings of growing length."""
-        if are_spins(self.graph):
-            yield from self._anneal_spins()
+        if self._spins is not None:
+            yield from self._anneal_spins(self._spins)
         state = self._start.copy()
         for temperatures in self._site_coolings(state):
             done = 0
             while done < len(temperatures):
-                count = 1 + self.budget.slice * _SITES_PER_NODE // len(state)
+                count = max(1, self.budget.slice // self._sweep_nodes)
                 part = temperatures[done : done + count]
                 anneal_sites(
                     self.graph, state, self.best, self.best_value, part, self._penalty, self._seed
                 )
                 done += count
-                self.budget.used += 1 + len(part) * len(state) // _SITES_PER_NODE
+                self.budget.used += len(part) * self._sweep_nodes
                 yield
             self.offer(state)
 
-    def _anneal_spins(self):
-        spins, state = Spins(self.graph), self._start.copy()
+    @cached_property
+    def _spins(self) -> Spins | None:
+        """The graph for the fast kernel of Ising models, or None if this kernel is not faster."""
+        spins = Spins(self.graph) if are_spins(self.graph) else None
+        return spins if spins is not None and spins.has_large_blocks else None
+
+    @property
+    def _sweep_nodes(self) -> int:
+        """Time of a sweep of `annealing` in nodes."""
+        if self._spins is not None:
+            return self._spins.sweep_nodes
+        return 1 + len(self.graph.scope) * self.graph.unary.shape[1] // _ENTRIES_PER_NODE
+
+    def _anneal_spins(self, spins):
+        state = self._start.copy()
         for temperatures in self._site_coolings(state):
             spins.begin(state)
             done = 0
             while done < len(temperatures):
-                count = 1 + self.budget.slice * SPINS_PER_NODE // len(state)
+                count = max(1, self.budget.slice // spins.sweep_nodes)
                 part = temperatures[done : done + count]
                 found = spins.sweep(part, self._seeds(len(part)))
                 if found is not None:
                     self._keep(found)
                 done += count
-                self.budget.used += 1 + len(part) * len(state) // SPINS_PER_NODE
+                self.budget.used += len(part) * spins.sweep_nodes
                 yield
             state[:] = spins.state
             self.offer(state)
@@ -238,7 +251,7 @@ class Moves:
         gaps = self._gaps(self._random_state())
         high = 0.5 * float(np.quantile(gaps, 0.75))
         low = max(0.1 * float(np.quantile(gaps, 0.25)), 1e-3 * high)
-        yield from self._coolings(state, low, high, 0.55, (False, True, True), 1.2)
+        yield from self._coolings(state, low, high, 0.55, ("short", "warm", "warm", "long"), 1.2)
 
     def _forest_coolings(self, state) -> Iterator[np.ndarray]:
         """Yield the temperatures of coolings for forests; see `_coolings`."""
@@ -246,29 +259,33 @@ class Moves:
         gaps = self._gaps(state)
         high = float(np.quantile(gaps, 0.75))
         low = max(0.05 * float(np.quantile(gaps, 0.25)), 1e-3 * high)
-        yield from self._coolings(state, low, high, 0.3, (False, True), 2.0)
+        yield from self._coolings(state, low, high, 0.3, ("long", "warm"), 2.0)
 
     def _coolings(self, state, low, high, share, kinds, growth) -> Iterator[np.ndarray]:
         """Yield the temperatures of one cooling after the other, without end.
 
-        `kinds` are repeated, and the length of the coolings then grows by the factor `growth`. A
-        cooling of kind True starts from the best state, at the temperature `share * high`. A
-        cooling of kind False starts from the last state of the previous cooling, at the temperature
-        `high`. If a cooling ends in a state of weight 0, the penalty of table entries of weight 0
-        is doubled. `state` is the state of the caller, which a cooling may replace.
+        `kinds` are repeated, and the length of the coolings then grows by the factor `growth`, or
+        doubles if no better state was found. A cooling of kind "warm" starts from the best state,
+        at the temperature `share * high`. A cooling of kind "long" or "short" starts from the last
+        state of the previous cooling, at the temperature `high`; short coolings have the lengths of
+        Luby's sequence, because many short runs may find more than a long run. If a cooling ends in
+        a state of weight 0, the penalty of table entries of weight 0 is doubled. `state` is the state of the caller, which a cooling may replace.
         """
-        length = self._length
+        length, n_cycles = self._length, 0
         while True:
-            for warm in kinds:
-                if warm:
+            before = tuple(self.best_value)
+            n_cycles += 1
+            for kind in kinds:
+                if kind == "warm":
                     state[:] = self.best
-                first = share * high if warm else high
-                n_cold = max(4, length // 16)
-                cooling = np.geomspace(first, min(low, first), max(1, length - n_cold))
+                now = FIRST_LENGTH * _luby(n_cycles) if kind == "short" else length
+                first = share * high if kind == "warm" else high
+                n_cold = max(4, now // 16)
+                cooling = np.geomspace(first, min(low, first), max(1, now - n_cold))
                 yield np.concatenate([cooling, np.zeros(n_cold)])
                 if state_score(self.graph, state)[1] and self._penalty < self._most:
                     self._penalty *= 2
-            length = int(growth * length)
+            length = int((growth if tuple(self.best_value) != before else 2.0) * length)
             self.length = max(self.length, length)
 
     # ------------------------------------------------------------------ frontiers
@@ -340,13 +357,14 @@ class Moves:
             self.graph, state, width, noise, self._penalty, order, self._work, self._seed
         )
         self.budget.used += len(state) * max(1, width // _ENTRIES_OF_NODE)
+        self.budget.used += len(self.graph.scope) // _EDGES_OF_NODE
 
     # ------------------------------------------------------------------ messages
 
     def max_product(self) -> Iterator[None]:
         """Pass messages of max-product, with more damping in each run, and keep their states."""
         state = np.zeros(len(self.best), np.int64)
-        sweep_nodes = 1 + len(self.graph.entries) // 8
+        sweep_nodes = 1 + len(self.graph.entries) // 32
         for damping, most in _MESSAGE_RUNS:
             belief = self.graph.unary.copy()
             message = np.zeros((len(self.graph.scope), belief.shape[1]))
@@ -366,6 +384,14 @@ class Moves:
                 yield
                 if change <= _SETTLED * (1.0 + self._spread):
                     return
+
+
+def _luby(i):
+    """Return term i of the sequence 1, 1, 2, 1, 1, 2, 4, 1, ... of Luby, Sinclair and Zuckerman."""
+    size = 1
+    while size < i + 1:
+        size *= 2
+    return size // 2 if size == i + 1 else _luby(i - size // 2 + 1)
 
 
 def _ranges(graph):

@@ -57,7 +57,7 @@ _REBUILD = 4
 # the time of the elimination. If the time limit cuts the elimination, their state remains.
 _BEFORE_ELIMINATION = 1 / 16
 # Number of nodes of each of the two short searches before very low table entries are removed.
-_SHARPEN_NODES = 2**14
+_SHARPEN_NODES = 2**12
 # Seconds that a node takes, and that an edge of the graph takes in the search for an order of
 # elimination, on an average machine.
 SECONDS_PER_NODE, _ORDER_SECONDS = 3e-7, 3e-5
@@ -181,6 +181,10 @@ class TableSearch:
         """Search until the best state is proven to be the best, and yield after every slice."""
         eliminates = self._part is not None and bool(self._max_entries)
         moves, budget = self.moves, self._budget
+        if eliminates and self._elimination_nodes() == 0:
+            eliminates = False
+            if self._eliminate():
+                return
         waiting = {"consistent": self._consistent, "tree": self._tree}
         if self._part is None:
             del waiting["tree"]

@@ -12,8 +12,11 @@ from skcrbm.inference.any_energy.gibbs import by_place, lane_couplings
 from skcrbm.kernels.search_tables import SearchTables
 from skcrbm.kernels.sparse_sweeps import anneal_colours
 
-#: Proposals of the kernel in the time of one node of `Budget`.
-SPINS_PER_NODE = 64
+# Time of a block of variables, and of a row of neighbours of a block, in nodes of `Budget`.
+_BLOCK_NODES, _ROW_NODES = 1.0, 0.05
+# Least number of variables of a block on average. With smaller blocks, as in dense graphs,
+# `anneal_sites` is faster.
+_LEAST_BLOCK = 4
 
 
 def are_spins(graph: SearchTables) -> bool:
@@ -23,7 +26,15 @@ def are_spins(graph: SearchTables) -> bool:
 
 
 class Spins:
-    """The states of one run of annealing. Of `state` (n,), a bool array, the last state is kept."""
+    """A run of annealing.
+
+    Attributes
+    ----------
+    sweep_nodes : int
+        Time of a sweep in nodes of `Budget`.
+    has_large_blocks : bool
+        Whether many variables can change at once, as in sparse graphs.
+    """
 
     def __init__(self, graph: SearchTables):
         table = graph.entries[graph.first[:, None] + np.arange(4)]
@@ -50,6 +61,10 @@ class Spins:
         )
         self._lanes, self._coupling = energy.lanes, lane_couplings(energy)
         self._field, self._held = by_place(self._lanes, field[None], self._held)
+        sizes = np.diff(self._lanes.first)
+        n_rows = float((np.diff(self._lanes.entry) / sizes).sum())
+        self.sweep_nodes = 1 + int(_BLOCK_NODES * len(sizes) + _ROW_NODES * n_rows)
+        self.has_large_blocks = len(field) >= _LEAST_BLOCK * len(sizes)
 
     def begin(self, state: np.ndarray) -> None:
         """Begin a run at a state (n,)."""
