@@ -269,7 +269,8 @@ class Moves:
         at the temperature `share * high`. A cooling of kind "long" or "short" starts from the last
         state of the previous cooling, at the temperature `high`; short coolings have the lengths of
         Luby's sequence, because many short runs may find more than a long run. If a cooling ends in
-        a state of weight 0, the penalty of table entries of weight 0 is doubled. `state` is the state of the caller, which a cooling may replace.
+        a state of weight 0, the penalty of table entries of weight 0 is doubled. `state` is the
+        state of the caller, which a cooling may replace.
         """
         length, n_cycles = self._length, 0
         while True:
