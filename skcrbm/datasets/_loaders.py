@@ -191,7 +191,7 @@ def load_mediamill(
     ((2000, 120), (2000, 101))
     """
     variants = {"full": _specs.MEDIAMILL, "sample": _specs.MEDIAMILL_SAMPLE}
-    if variant not in variants:
+    if not isinstance(variant, str) or variant not in variants:
         raise ValueError(f"variant should be one of {sorted(variants)}, got {variant!r}")
     return load(variants[variant], data_home, return_X_y, as_frame, subset)
 

@@ -243,7 +243,7 @@ def _frames(bunch, spec):
 
 def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
     """Raise a ValueError if `subset` is unknown, or names a part although a Bunch is returned."""
-    if subset not in ("all", *parts):
+    if not isinstance(subset, str) or subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:
         raise ValueError("subset needs return_X_y=True: a Bunch has all parts, such as X_train")

@@ -169,7 +169,8 @@ class BlendedLabelSets(WrappingClassifier):
                 "y must be a 0/1 indicator matrix (n_samples, n_outputs) with at least two columns "
                 "for BlendedLabelSets; use another classifier for the classes of a 1-D y"
             )
-        check_same_rows(X, y, sample_weight)
+        check_same_rows(X, y)
+        check_index(X, sample_weight, "sample_weight")
         note_features(self, X)
         y = targets.for_classifier(y)
         visible, weight = weighted_labels(targets, y, sample_weight)

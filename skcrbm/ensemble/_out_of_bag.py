@@ -28,6 +28,7 @@ from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.sklearn_private import HasMethods, Interval, fit_context
 from skcrbm.utils.validation import (
+    check_index,
     check_same_rows,
     check_sample_weight,
     count_rows,
@@ -293,7 +294,8 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         note_features(self, X)
-        check_same_rows(X, y, sample_weight)
+        check_same_rows(X, y)
+        check_index(X, sample_weight, "sample_weight")
         estimator: Any = clone(self.estimator)
         for name in ("label_sets_", "_rows"):  # attributes of an earlier fit
             vars(self).pop(name, None)

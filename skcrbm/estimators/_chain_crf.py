@@ -42,8 +42,9 @@ class ChainCRF(StructuredCRF):
     an array or a sparse matrix of shape (n_positions, n_features), or a list with a dict of
     features for each position, as in python-crfsuite and sklearn-crfsuite. Numbers in a dict are
     values of features; a string, as in ``{"word": "the"}``, means that the feature "word=the" has
-    the value 1. In place of a dict, a position may also be a list or set of strings, which are
-    names of features with the value 1.
+    the value 1; the features in a dict or list of strings, as in ``{"near": ["a", "b"]}``, get its
+    key as a prefix, as in "near:a". In place of a dict, a position may also be a list or set of
+    strings, which are names of features with the value 1.
 
     Inference is exact (by forward-backward and Viterbi), and so are all likelihoods, probabilities
     and best label sequences.

@@ -92,20 +92,30 @@ class _CacheFile(IndexDataCacheFile):
 
     others = ()
 
-    def _name(self, key):
-        """Return the file name for a key, which contains argument types, processor and bytecode."""
-        parts = self._version, self._source_stamp, key, _fields(key[0])
-        digest = hashlib.sha256(repr(parts).encode())
-        return f"{Path(self._index_name).stem}.{digest.hexdigest()[:24]}.nbc"
+    def _identity(self, key):
+        """Return the file name and the hash of a kernel's name and of all that its code depends on.
+
+        The key contains argument types, processor and bytecode.
+        """
+        kernel = Path(self._index_name).stem
+        parts = kernel, self._version, self._source_stamp, key, _fields(key[0])
+        digest = hashlib.sha256(repr(parts).encode()).hexdigest()
+        return f"{kernel}.{digest[:24]}.nbc", digest
 
     def load(self, key):
+        """Return the stored version, or None if there is none or the file holds another version."""
+        name, digest = self._identity(key)
         for file in (self, *self.others):
-            with contextlib.suppress(FileNotFoundError):
-                return file._load_data(self._name(key))
+            with contextlib.suppress(FileNotFoundError, TypeError, ValueError):
+                found, data = file._load_data(name)
+                if found == digest:  # else somebody has renamed or exchanged files
+                    return data
         return None
 
     def save(self, key, data):
-        self._save_data(self._name(key), data)
+        """Store a version together with the hash that tells which version it is."""
+        name, digest = self._identity(key)
+        self._save_data(name, (digest, data))
 
 
 def _read_only(locator):

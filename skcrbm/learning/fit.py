@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 from skcrbm.inference.choice import convergence_advice
 from skcrbm.learning.data import Batch, Design, Epoch, History, Source
 from skcrbm.learning.lbfgs import descend, relative_tolerance
-from skcrbm.learning.loop import INTERRUPTED, EpochLoop, ignore
+from skcrbm.learning.loop import INTERRUPTED, EpochLoop, ignore, require_bounded
 from skcrbm.learning.objectives import Objective
 from skcrbm.learning.optimizers import AdamSteps, Optimizer
 from skcrbm.learning.penalties import Penalty
@@ -55,6 +55,11 @@ class Progress(NamedTuple):
     state: Any = None  # state of the objective
     n_indices: int = 0  # number of training rows, if `state` has an entry per row
 
+
+# A stochastic solver has not converged if the last quarter of its epochs has made more than this
+# share of its progress.
+_LATE_PROGRESS = 0.03
+_FEW_EPOCHS = 5
 
 #: Progress of a model that was not trained yet.
 NO_PROGRESS = Progress()
@@ -139,7 +144,14 @@ class Fitted(NamedTuple):
     validation_scores: list[float] | None
     progress: Progress
     n_iter: int  # number of epochs of this call that led to the kept parameters
-    interrupted: bool
+    # "max_iter", "no_change", "callback" or "interrupted": why training ended; if rows were held
+    # out, why the run without them ended
+    reason: str
+
+    @property
+    def interrupted(self) -> bool:
+        """True if the user has interrupted the training."""
+        return self.reason == "interrupted"
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -191,6 +203,7 @@ def train(
     fitted = fit(plan, rng, callbacks)
     found = plan.attributes(fitted.model, fitted.epoch)
     vars(estimator).update({**found, **fitted.attributes, "_rng": rng})
+    _warn_of_max_iter(plan, fitted)
     return fitted
 
 
@@ -201,6 +214,45 @@ def train_one_epoch(estimator: Any, plan: Plan, rng: np.random.RandomState) -> N
     curves = {name: getattr(estimator, name, []) + new for name, new in fitted.curves.items()}
     found = plan.attributes(fitted.model, fitted.epoch)
     vars(estimator).update({**found, **fitted.attributes, **curves, "_rng": rng})
+
+
+def _warn_of_max_iter(plan: Plan, fitted: Fitted) -> None:
+    """Warn if training ended at `max_iter`, although more epochs would change the model.
+
+    L-BFGS has a criterion of convergence. A stochastic solver needs a loss or a validation score,
+    whose last quarter must still have made a share of all progress. Rules without a loss, such as
+    "cd", do a fixed number of epochs, unless rows are held out.
+    """
+    if fitted.reason != "max_iter":
+        return
+    if isinstance(plan.solver, LBFGS):
+        text = "iterations of L-BFGS, before the objective had converged"
+    elif fitted.validation_scores is not None:
+        text = "epochs, while the validation score was still rising"
+        if _late_progress(-np.array(fitted.validation_scores)) < _LATE_PROGRESS:
+            return
+    else:
+        text = "epochs, while the training loss was still falling"
+        losses = np.array([epoch.loss for epoch in fitted.epochs])
+        if not plan.objective.is_loss or _late_progress(losses) < _LATE_PROGRESS:
+            return
+    warn_user(
+        f"Training ended after max_iter={plan.max_iter} {text}. The model may be far from the best "
+        "one: raise max_iter",
+        ConvergenceWarning,
+    )
+
+
+def _late_progress(losses: np.ndarray) -> float:
+    """Return the share of the progress of a curve that its last quarter has made.
+
+    The share is 1 for a few epochs, whose noise hides the progress.
+    """
+    if len(losses) < _FEW_EPOCHS:
+        return 1.0
+    whole = losses.max() - losses.min()
+    late = losses[-1 - max(1, len(losses) // 4)] - losses[-1]
+    return float(late / whole) if whole > 0 else 0.0
 
 
 def warn_of_convergence(share: float, method, consequence: str, *remedies: str) -> None:
@@ -312,7 +364,7 @@ def _fit_epochs(loop: EpochLoop) -> Fitted:
     # Prefer the complete first run to a second run that was cut short.
     if len(refitted.epochs) < n_epochs:
         return _fitted_epochs(loop, history, None, scores)
-    return _fitted_epochs(loop, refitted, new_optimizer, scores)
+    return _fitted_epochs(loop, refitted, new_optimizer, scores, history.reason)
 
 
 def _keep_fallback(loop, simple, history, scores):
@@ -326,8 +378,11 @@ def _keep_fallback(loop, simple, history, scores):
     return _fitted_epochs(loop, history, None, scores)._replace(epoch=loop.first_epoch)
 
 
-def _fitted_epochs(loop, history, optimizer, scores=None):
-    """Return the result of a loop, with the best parameters in `history`."""
+def _fitted_epochs(loop, history, optimizer, scores=None, reason=None):
+    """Return the result of a loop, with the best parameters in `history`.
+
+    `reason` replaces the reason why the run of `history` ended.
+    """
     plan = loop.plan
     progress = Progress(
         n_epochs=history.best.number + 1,
@@ -338,7 +393,7 @@ def _fitted_epochs(loop, history, optimizer, scores=None):
         state=history.state,
         n_indices=plan.rows.n_indices,
     )
-    return _result(plan, history, scores, progress)
+    return _result(plan, history, scores, progress, reason)
 
 
 def _fit_full_batch(plan, begin_epoch, end_epoch) -> Fitted:
@@ -380,6 +435,7 @@ def _fit_full_batch(plan, begin_epoch, end_epoch) -> Fitted:
         warn_user(INTERRUPTED)
     finally:
         line.end()
+    require_bounded(history.best.params, plan.rows, history.best.number)
     progress = Progress(
         n_epochs=history.best.number + 1,
         n_steps=plan.progress.n_steps + len(history.epochs),
@@ -390,7 +446,7 @@ def _fit_full_batch(plan, begin_epoch, end_epoch) -> Fitted:
     return _result(plan, history, None, progress)
 
 
-def _result(plan, history, scores, progress):
+def _result(plan, history, scores, progress, reason=None):
     return Fitted(
         model=plan.design.outer(plan.model._replace(params=history.best.params)),
         epoch=history.best.number,
@@ -398,5 +454,5 @@ def _result(plan, history, scores, progress):
         validation_scores=scores,
         progress=progress,
         n_iter=progress.n_epochs - plan.progress.n_epochs,
-        interrupted=history.reason == "interrupted",
+        reason=history.reason if reason is None else reason,
     )

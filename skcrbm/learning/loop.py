@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skcrbm.inference.base import MagnitudeError
 from skcrbm.inference.random_numbers import random_key
@@ -20,6 +21,12 @@ from skcrbm.utils.fitting import LiveLine, is_better
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.row_sparse import RowSparse
 from skcrbm.utils.warnings import warn_user
+
+# Training has diverged if log-odds of some row exceed this number; see `require_bounded`.
+_UNBOUNDED = 1e10
+# Parameters up to this number need no look at the inputs.
+_ORDINARY = 1e6
+_BLOCK = 4096  # number of rows whose largest values are computed together
 
 INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
@@ -146,6 +153,7 @@ class EpochLoop:
             kept = model._replace(params=optimizer.keep(model.params))
             if not all(map(_in_bounds, kept.params)):
                 raise _divergence(number)
+            require_bounded(kept.params, source, number)
             try:
                 score = None if validate is None else validate(kept, number)
             except MagnitudeError as error:
@@ -200,6 +208,41 @@ def _divergence(epoch):
         f"training diverged in epoch {epoch + 1}: the parameters grow without bound; lower "
         "the solver's learning_rate or scale the columns of X"
     )
+
+
+def require_bounded(params: Any, source: Source, epoch: int) -> None:
+    """Raise a FloatingPointError if parameters have grown beyond any use.
+
+    Log-odds of `_UNBOUNDED` are never learned from data, and their rounding errors hide all
+    differences between rows. Coefficients of the inputs are multiplied by the largest value of
+    their column, because a column in a tiny unit has large coefficients. An intercept may make up
+    for a column that is far from 0.
+    """
+    scales = None
+    for name, p in zip(params._fields, params):
+        top = float(np.abs(p).max(initial=0.0))
+        if top <= _ORDINARY:
+            continue
+        if scales is None:
+            scales = _column_scales(getattr(getattr(source, "all", None), "X", None))
+        if name.endswith("coef") and len(scales):
+            each = p.ndim == 2 and p.shape[1] == len(scales)
+            least = scales[scales > 0].min(initial=1.0)
+            top = float((np.abs(p) * scales).max(initial=0.0)) if each else top * least
+        elif name.endswith("intercept"):
+            top /= max(1.0, float(scales.max(initial=0.0)))
+        if top > _UNBOUNDED:
+            raise _divergence(epoch)
+
+
+def _column_scales(X):
+    """Return the largest absolute value (D,) of each column of X; empty if there is no X."""
+    if X is None or 0 in X.shape:
+        return np.zeros(0)
+    if issparse(X):
+        return abs(X).max(axis=0).toarray().ravel()
+    blocks = (np.abs(np.asarray(X[a : a + _BLOCK])) for a in range(0, X.shape[0], _BLOCK))
+    return np.max([block.max(axis=0) for block in blocks], axis=0).astype(np.float64)
 
 
 def _mean_gradient(gradient, total, params, optimizer, penalty):

@@ -22,6 +22,9 @@ _LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
 
+# Further forms of an argument that may be sparse.
+_FORMS = {"y": ", data frame or sparse matrix"}
+
 # First words of the warning about labels that were observed with a single value.
 ONE_VALUE = "y holds labels whose observed entries are all equal"
 
@@ -44,8 +47,9 @@ def with_dimensions(y: Any, name: str = "y") -> Any:
         raise ValueError(ragged_text(name))
     if array.ndim == 0:
         raise ValueError(
-            f"{name} must be an array, data frame or sparse matrix with a row for each sample, got "
-            f"{type(y).__name__}; collect a lazy frame, or convert a generator to a list"
+            f"{name} must be an array{_FORMS.get(name, ' or data frame')} with a row for each "
+            f"sample, got {type(y).__name__}; collect a lazy frame, or convert a generator to a "
+            "list"
         )
     if isinstance(y, (list, tuple)) and _lists_tags(array):
         raise ValueError(
@@ -130,7 +134,11 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     if np.isin(observed, (0, 1)).all():
         return y.astype(dtype, copy=False)
     if np.isin(observed, (-1, 1)).all():
-        raise ValueError(f"{prefix}; it holds -1 and +1: convert them with (y + 1) / 2")
+        unknown = f"np.where({name} == -1, np.nan, {name})"
+        raise ValueError(
+            f"{prefix}; it holds -1 and +1. If -1 means unknown, put NaN in its place, as in "
+            f"{unknown}; if it means off, convert with ({name} + 1) / 2"
+        )
     if np.isin(observed, (0, 1, 2)).all():
         advice = ". If y went through cross_val_predict of scikit-learn, NaN was turned into 2 "
         advice += "there: use skcrbm.model_selection.cross_val_predict instead"

@@ -25,6 +25,8 @@ from skcrbm.utils.ragged import SequenceArrays
 _ITEMS_PER_PART = 4096
 # Types of positions that are collections of names: each named feature has the value 1.
 _COLLECTIONS = {list, tuple, set, frozenset}
+# Types of values of a dict that hold further features.
+_NESTED = {*_COLLECTIONS, dict}
 
 
 class Structure(NamedTuple):
@@ -42,8 +44,9 @@ class FeatureIndex:
     """Map names of features to columns, to turn dicts or strings into rows of a CSR matrix.
 
     In a dict, a number is the value of its feature, and a string, as in ``{"word": "the"}``, means
-    that the feature "word=the" has the value 1. In a collection of strings, each string is the name
-    of a feature with the value 1.
+    that the feature "word=the" has the value 1. The features in a dict or collection inside of a
+    dict get its key as a prefix, such as "near:a". In a collection of strings, each string is the
+    name of a feature with the value 1.
 
     From dicts of numbers and strings, scikit-learn's `DictVectorizer` makes the same matrix, apart
     from the order of the columns. It also takes None, which becomes NaN, and a list of strings,
@@ -95,6 +98,9 @@ class FeatureIndex:
         if not collections and kinds != {dict}:
             number = np.searchsorted(start, np.arange(first, first + len(items)), side="right") - 1
             items = [_as_dict(item, i, self.kind) for item, i in zip(items, number.tolist())]
+        if not collections and any(kind in _NESTED for kind in _kinds_of_values(items)):
+            number = np.searchsorted(start, np.arange(first, first + len(items)), side="right") - 1
+            items = [_flat(item, i, self.kind) for item, i in zip(items, number.tolist())]
         lengths = np.fromiter(map(len, items), np.int64, len(items))
         try:
             if collections:
@@ -187,6 +193,35 @@ def _joined(parts):
     """Concatenate a list of arrays and empty the list, to free the memory of the arrays."""
     found = np.concatenate(parts)
     parts.clear()
+    return found
+
+
+def _kinds_of_values(items):
+    """Return the types of the values in dicts."""
+    return set(map(type, chain.from_iterable(map(dict.values, items))))
+
+
+def _flat(item, number, kind, prefix=""):
+    """Return the features of a dict whose values may be dicts or collections of strings.
+
+    The features inside get the key as a prefix, as in crfsuite: ``{"near": ["a", "b"]}`` has the
+    features "near:a" and "near:b", and ``{"next": {"word": "the"}}`` has "next:word=the".
+    """
+    found: dict[Any, Any] = {}
+    for key, value in item.items():
+        name = f"{prefix}{key}" if prefix else key
+        if isinstance(value, Mapping):
+            found.update(_flat(value, number, kind, f"{name}:"))
+        elif type(value) in _COLLECTIONS:
+            for inner in value:
+                if not isinstance(inner, str):
+                    raise ValueError(
+                        f"{kind.whole} {number} of X has the feature {key!r} with the value "
+                        f"{inner!r} in a collection; a collection should hold strings"
+                    )
+                found[f"{name}:{inner}"] = 1.0
+        else:
+            found[name] = value
     return found
 
 

@@ -23,6 +23,23 @@ class NothingToLearnError(ValueError):
     """
 
 
+def check_nested_params(estimator: Any, params: dict[str, Any]) -> None:
+    """Raise a ValueError if options of a name are set, as ``solver__tol`` with ``solver="adam"``.
+
+    `params` are the arguments of `set_params`, which can set an option of an object only.
+    """
+    own = estimator.get_params(deep=False)
+    for key in params:
+        name, nested, option = key.partition("__")
+        value = params.get(name, own.get(name))
+        if nested and name in own and not hasattr(value, "set_params"):
+            example = "Adam" if name == "solver" else "SumProduct"
+            raise ValueError(
+                f"{key} needs an object with options, but {name}={value!r}; set the object, as in "
+                f"{name}={example}({option}=...)"
+            )
+
+
 def kernel_array(array: Any, dtype: Any = None) -> np.ndarray:
     """Return `array` in the layout for which kernels are compiled: C order, aligned, writable.
 
@@ -292,6 +309,11 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
             )
         weight = check_weights(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         require_finite_sum(weight)
+        if len(weight) and 0 < weight.max() < np.finfo(np.float64).tiny:
+            raise ValueError(
+                f"sample_weight is too small: the largest weight is {weight.max():g}, below the "
+                "smallest normal float; multiply the weights by a large number"
+            )
         return weight
     except (OverflowError, TypeError, ValueError) as error:
         if "sample_weight" in str(error):

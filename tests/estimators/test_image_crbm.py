@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.early_end import EARLY_END
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -206,6 +207,7 @@ def test_advice_on_grey_values_fits_images():
             fit(grey, CLEAN)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", EARLY_END)
         ImageCRBM(**SMALL).fit(grey / 255, CLEAN)
 
 

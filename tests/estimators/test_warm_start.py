@@ -32,6 +32,7 @@ CHANGES = {
         "clamping": "hard",
     },
     "RBM": {"n_hidden": 3},
+    "LabelGraphCRF": {"graph": [[0, 1]]},
     "IsingModel": {"edges": [[0, 1]]},
     "MarkovRandomField": {
         "factors": [[0], [1], [2], [0, 1]],
@@ -43,7 +44,16 @@ CHANGES = {
 }
 # These say how to train, to penalise or to predict, and a new value takes effect.
 FREE = {
-    *("alpha", "alpha_hidden", "alpha_l1", "l1_ratio", "C", "margin", "pairwise_penalty"),
+    *(
+        "alpha",
+        "alpha_hidden",
+        "alpha_l1",
+        "l1_ratio",
+        "C",
+        "margin",
+        "pairwise_penalty",
+        "alpha_pairs",
+    ),
     *("learning", "hidden", "inference", "n_inference_iter", "solver", "max_iter", "tol"),
     *("early_stopping", "class_weight", "forbidden", "decode", "warm_start", "n_jobs"),
     *("random_state", "verbose", "binarize"),
@@ -86,7 +96,7 @@ def test_every_hyperparameter_is_structural_or_free():
 )
 def test_a_changed_structure_is_refused(name, parameter):
     model, args = model_of(name), data(name)
-    if name in ("ChainCRF", "GraphCRF", "GridCRF"):
+    if name in ("ChainCRF", "GraphCRF", "GridCRF", "LabelGraphCRF"):
         model.set_params(solver="adam")
     model.set_params(max_iter=1).fit(*args)
     before = pickle.dumps(model)

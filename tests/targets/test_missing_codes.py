@@ -6,6 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
+from reference.early_end import EARLY_END
 from reference.every_estimator import data_of, model_of, of_form
 from sklearn.linear_model import LogisticRegression
 
@@ -111,6 +112,7 @@ def test_numbers_that_may_stand_for_missing_labels(name):
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.filterwarnings("ignore", EARLY_END)
             model.fit(X, y)
 
 

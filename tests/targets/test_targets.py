@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from reference.early_end import others
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 
@@ -62,7 +63,10 @@ def test_encode_does_not_touch_its_argument():
 
 LISTED = r"^y holds sets, or lists of different lengths, .*MultiLabelBinarizer\(\).fit_transform"
 BAD_INDICATORS = {
-    "minus_one": ([[-1, 1], [1, 1]], r"holds -1 and \+1: convert them with \(y \+ 1\) / 2"),
+    "minus_one": (
+        [[-1, 1], [1, 1]],
+        r"-1 and \+1. If -1 means unknown, .* if it means off, convert with \(y \+ 1\) / 2",
+    ),
     "minus_one_and_nan": ([[-1, NAN], [1, 1]], r"\(y \+ 1\) / 2"),
     "yes_and_no": ([["yes", "no"], ["no", "no"]], "strings: convert it with y == 'yes'$"),
     "yes_no_and_none": (
@@ -178,7 +182,7 @@ def test_a_column_is_a_class_vector(convert):
     column = convert(np.array([[0], [1], [1]]))
     with pytest.warns(DataConversionWarning, match="column-vector y") as record:
         model = CRBMClassifier(n_hidden=0, max_iter=1).fit(np.eye(3), column)
-    assert len(record) == 1
+    assert len(others(record)) == 1
     np.testing.assert_array_equal(model.classes_, [0, 1])
     assert model.predict(np.eye(3)).shape == (3,)
 

@@ -234,7 +234,8 @@ def _fit_of(problem, alpha, n_iter, reason):
         primal, value, violation = problem.certificate(alpha, weights)
     if not np.isfinite([primal, value]).all():
         raise ValueError(
-            "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
+            "training overflowed: X, C, sample_weight or 1 / pairwise_penalty is too large; scale "
+            "the columns of X, or divide the weights by their mean"
         )
     # Clip a negative gap to 0, because it comes from rounding. Both objectives are 0 if all limits
     # are 0, so avoid a division by 0.

@@ -45,7 +45,10 @@ _ATOMS, _MOST_ATOMS = 8, 256
 _CHECK_SHARE = 0.3
 # Seed of the order of the rows, so that a fit is always the same.
 _SEED = 0
-_OVERFLOW = "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
+_OVERFLOW = (
+    "training overflowed: X, C, sample_weight or 1 / pairwise_penalty is too large; scale the "
+    "columns of X, or divide the weights by their mean"
+)
 
 
 class StructuralMarginProblem(NamedTuple):
