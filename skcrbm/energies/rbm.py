@@ -312,9 +312,10 @@ class RBMEnergy(PairwiseEnergy):
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the negative free energy (N, K) of K visible states (K, V) in each of N models."""
-        sets = visible_sets.astype(self.dtype, copy=False)
-        coupling = sets @ self.weights
-        result = (self.visible_bias @ sets.T).astype(np.float64)
+        # Enumeration is in float64: a large bias would hide the differences between the states.
+        sets = visible_sets.astype(np.float64)
+        coupling = sets @ self.weights.astype(np.float64)
+        result = self.visible_bias.astype(np.float64) @ sets.T
         for rows in self.row_blocks(coupling.size):
             part = self if self.evidence is None else self.rows(rows)
             inputs = coupling + self.hidden_bias[rows, None, :]

@@ -116,7 +116,7 @@ def _visit_in_turn(method, energy, query):
     in_logs = width == 0 and bool(method.damping or 2 * largest > LOG_RANGE[dtype])
     piece = max(1, n_labels)
     if largest and not in_logs:
-        piece = int(min(piece, _MAX_LOG_PRODUCT // largest))
+        piece = int(min(piece, _MAX_LOG_PRODUCT // max(float(largest), 1e-300)))
     model = IsingEdges(
         in_logs,
         edge if in_logs else np.exp(edge),
