@@ -89,45 +89,6 @@ class IsingAnswers(NamedTuple):
     trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
 
 
-class FactorGraph(NamedTuple):
-    """Factors of a graph as flat arrays: first the tables, then the OR and then the AND factors."""
-
-    variables: np.ndarray  # (E,) int64, variable of each edge; OR and AND have their output last
-    edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
-    weight: np.ndarray  # (n_entries,) float64 entries of all tables
-    logs: np.ndarray  # (n_entries,) logarithms of `weight`
-    table_start: np.ndarray  # (n_tables + 1,) index of the first entry of each table
-    n_tables: int  # number of tables
-    negated: np.ndarray  # (F,) bool, True for AND, which is an OR of negated variables
-
-
-class GraphOptions(NamedTuple):
-    """Options of message passing on factor graphs."""
-
-    max_iter: int
-    tol: float  # largest change of a probability that counts as no change
-    # largest change of log-odds, or largest ratio of new to old odds, that counts as no change
-    slack: float
-    # share of the old log-message in the new log-message; 0 or 1/2 if messages are odds
-    damping: float
-    # True to store the state with the highest score among the states that the beliefs preferred in
-    # some iteration
-    want_state: bool
-
-
-class GraphAnswers(NamedTuple):
-    """Arrays that message passing on factor graphs fills in, with a row for each model."""
-
-    n_iter: np.ndarray  # (N,) number of iterations
-    # (N,) bool, True for models that have converged; False if the factors or the evidence
-    # contradict each other
-    converged: np.ndarray
-    trace: np.ndarray  # (N, max_iter or 0) residual of each iteration
-    score: np.ndarray  # (N,) score of the best state
-    state: np.ndarray  # (N, n) int8, best state among the states that the beliefs preferred
-    log_odds: np.ndarray  # (N, n) log-odds of the beliefs
-
-
 class GraphSums(NamedTuple):
     """Log Z and statistics: options of their computation, and arrays for the results."""
 

@@ -71,7 +71,7 @@ def test_loops_of_four_states_are_the_loops_of_any_number(method, damping, monke
     held = np.full((2, 4), np.nan)
     held[1, 2] = 3
     for reach in (300.0, -1.0):  # messages as weights, then as logarithms
-        monkeypatch.setattr("skcrbm.inference.factor_graph.states.MOST_REACH", reach)
+        monkeypatch.setattr("skcrbm.inference.factor_graph.messages.MOST_REACH", reach)
         returns = "map" if method is MaxProduct else ("marginals", "log_partition")
         found, expected = (
             infer(energy, options, clamp=held, returns=returns) for energy in (four, five)
@@ -96,7 +96,7 @@ def test_weights_and_logarithms_agree(damping, monkeypatch):
     clamp = np.full((2, 5), np.nan)
     clamp[1, 2] = 1
     weights = infer(energy, method, clamp=clamp, **options)
-    monkeypatch.setattr("skcrbm.inference.factor_graph.states.MOST_REACH", 0.0)
+    monkeypatch.setattr("skcrbm.inference.factor_graph.messages.MOST_REACH", 0.0)
     logs = infer(energy, method, clamp=clamp, **options)
     for name in ("marginals", "pairwise", "log_partition", "trace"):
         np.testing.assert_allclose(getattr(weights, name), getattr(logs, name), atol=1e-10)

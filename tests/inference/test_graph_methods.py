@@ -17,8 +17,7 @@ from skcrbm.inference import (
     infer,
     sample,
 )
-from skcrbm.inference.factor_graph import states
-from skcrbm.inference.factor_graph._flat_graph import flat_graph
+from skcrbm.inference.factor_graph import messages
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.appearance import factor_appearance
 
@@ -81,13 +80,15 @@ def test_tree_weights():
     coupling += coupling.T
     edges = np.argwhere(np.triu(coupling))
     graph = FactorGraphEnergy([TableFactors(edges, np.zeros(4))], n_variables=7)
-    found = factor_appearance(flat_graph(graph), 7)
+    found = factor_appearance(StateGraph(graph).factors, 7)
     expected = naive_edge_appearance(coupling)[edges[:, 0], edges[:, 1]]
     np.testing.assert_allclose(found, expected)
     twice = FactorGraphEnergy([TableFactors([[0, 1], [1, 0]], np.zeros(4))])
-    np.testing.assert_array_equal(factor_appearance(flat_graph(twice), 2), [1.0])  # one table
+    np.testing.assert_array_equal(
+        factor_appearance(StateGraph(twice).factors, 2), [1.0]
+    )  # one table
     tree = random_tree_of_tables(0, 6)
-    np.testing.assert_array_equal(factor_appearance(flat_graph(tree), tree.n_variables), 1)
+    np.testing.assert_array_equal(factor_appearance(StateGraph(tree).factors, tree.n_variables), 1)
     exact = infer(tree, "exact", returns="log_partition").log_partition
     found = infer(tree, TreeReweighted(tol=1e-11), returns="log_partition").log_partition
     np.testing.assert_allclose(found, exact, rtol=1e-9)
@@ -118,14 +119,14 @@ def test_tree_weights_of_many_neighbours(monkeypatch):
     rng = np.random.default_rng(1)
     pairs = np.triu(rng.normal(scale=0.02, size=(60, 60)), 1)
     energy = IsingEnergy(pairs + pairs.T, rng.normal(size=(2, 60)))
-    passed, pass_logs = [], states._Run._pass_logs
+    passed, pass_logs = [], messages._Run._pass_logs
     monkeypatch.setattr(
-        states._Run, "_pass_logs", lambda *args: passed.append(args) or pass_logs(*args)
+        messages._Run, "_pass_logs", lambda *args: passed.append(args) or pass_logs(*args)
     )
     method, asked = TreeReweighted(tol=1e-11, max_iter=2000), ("marginals", "log_partition")
     found = infer(energy, method, returns=asked)
     assert not passed
-    monkeypatch.setattr(states, "_MOST_PRODUCT", -1.0)
+    monkeypatch.setattr(messages, "_MOST_PRODUCT", -1.0)
     logs = infer(energy, method, returns=asked)
     assert passed
     np.testing.assert_allclose(found.marginals, logs.marginals, atol=1e-8)

@@ -19,8 +19,6 @@ from skcrbm.inference import (
     infer,
     sample,
 )
-from skcrbm.inference.factor_graph import _flat_graph, _large_tables
-from skcrbm.inference.factor_graph._flat_graph import has_large_tables
 
 ASKED = ("marginals", "statistics", "log_partition")
 SUMS = [SumProduct, TreeReweighted]
@@ -135,32 +133,6 @@ def test_bounds_and_states_on_cycles():
     assert (score <= np.array([e.best for e in exact]) + 1e-9).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", SUMS)
-def test_answers_agree_with_those_of_small_tables(monkeypatch, kind, dtype):
-    """A graph whose tables fit both kernels has the same fixed points and shapes in both.
-
-    The weights of tree-reweighted messages come from random sets of factors, so they differ a
-    little in both, and more if a chain of tables replaces an OR factor.
-    """
-    energy = graph(cycles=True, logic=kind is SumProduct, zeros=0.0, dtype=dtype, size=5)
-    method = kind(tol=1e-9, max_iter=2000, damping=0.3)
-    options = {"returns": ASKED, "return_trace": True, "clamp": held_in(energy)}
-    assert not has_large_tables(energy)
-    one = infer(energy, method, **options)
-    monkeypatch.setattr(_flat_graph, "MAX_TABLE_VARIABLES", 1)
-    assert has_large_tables(energy)
-    two = infer(energy, method, **options)
-    tol = 1e-6 if dtype == np.float64 else 2e-4
-    tol = tol if kind is SumProduct else 0.02
-    for name in ("marginals", "log_partition", "pairwise", "trace"):
-        first, second = getattr(one, name), getattr(two, name)
-        assert first.dtype == second.dtype
-        assert first.shape == second.shape
-        if name != "trace":
-            np.testing.assert_allclose(second, first, atol=tol)
-
-
 @pytest.mark.parametrize("method", [*SUMS, MaxProduct, MeanField])
 def test_continued_messages(method):
     """One run of many iterations, or two runs; the second starts from messages, or from beliefs."""
@@ -197,17 +169,6 @@ def test_contradictions_do_not_converge():
             warnings.simplefilter("ignore")
             found = infer(energy, name)
         assert not found.converged.any()
-
-
-def test_tables_of_six_variables_keep_the_kernels_of_binary_variables(monkeypatch):
-    def refuse(*_):
-        raise AssertionError("the categorical solver was called")
-
-    monkeypatch.setattr("skcrbm.inference.factor_graph.messages.solve_messages", refuse)
-    assert _large_tables.solve_messages is not refuse
-    energy = graph(cycles=True, size=6)
-    for name in ("sum_product", "max_product"):
-        infer(energy, name, max_iter=3)
 
 
 def test_large_logic_factors():

@@ -8,6 +8,7 @@ from reference.integer_models import check_max_product, integer_model
 from skcrbm.energies import (
     AndFactors,
     FactorGraphEnergy,
+    IsingEnergy,
     OrFactors,
     SparseIsingEnergy,
     TableFactors,
@@ -95,3 +96,43 @@ def test_restarts_and_rows():
     for n in range(4):
         alone = infer(energy.rows([n]), "max_product", n_restarts=3, random_state=0)
         np.testing.assert_array_equal(alone.assignment[0], together.assignment[n])
+
+
+def near_ties(seed, scale, kind):
+    """A random tree with couplings of -1, 0 or 1, and fields of about `scale`."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 9))
+    pairs = np.column_stack([[rng.integers(v) for v in range(1, n)], np.arange(1, n)])
+    weights = rng.integers(-1, 2, n - 1).astype(float)
+    field = scale * rng.normal(size=(3, n))
+    if kind == "dense":
+        coupling = np.zeros((n, n))
+        coupling[tuple(pairs.T)] = coupling[tuple(pairs.T[::-1])] = weights
+        return IsingEnergy(coupling, field)
+    if kind == "sparse":
+        return SparseIsingEnergy.from_edges(pairs, weights, field)
+    k = 2 if kind == "tables" else 3
+    tables = weights[:, None, None] * np.eye(k)
+    if kind == "tables":
+        return FactorGraphEnergy([TableFactors(pairs, tables)], field)
+    field = scale * rng.normal(size=(3, n, k))
+    return FactorGraphEnergy([TableFactors(pairs, tables)], field, n_states=[k] * n)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "tables", "states"])
+@pytest.mark.parametrize("scale", [1e-9, 1e-7, 1e-5])
+def test_near_ties_of_trees(kind, scale):
+    """Fields that are small beside the couplings decide between states."""
+    for seed in range(12):
+        energy = near_ties(seed, scale, kind)
+        found = infer(energy, "max_product")
+        assert found.converged.all()
+        best = infer(energy, "exact", returns="map_bound").map_bound
+        np.testing.assert_allclose(energy.score(found.assignment), best, rtol=0, atol=1e-13)
+
+
+def test_near_tie_of_a_star():
+    energy = SparseIsingEnergy.from_edges([[0, 1], [0, 2]], [-1.0, -1.0], [[0.0, 1e-7, -2e-7]])
+    found = infer(energy, "max_product")
+    assert found.converged
+    np.testing.assert_array_equal(found.assignment, [[1, 0, 0]])

@@ -19,7 +19,7 @@ from skcrbm.energies.two_states import two_states
 from skcrbm.inference.any_energy._ais import fill_estimate
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
-from skcrbm.inference.factor_graph.states import MOST_REACH
+from skcrbm.inference.factor_graph.messages import MOST_REACH
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.arguments import CategoricalOptions
 from skcrbm.kernels.categorical_weights import SMALLEST

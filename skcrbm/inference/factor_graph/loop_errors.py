@@ -22,7 +22,6 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
-from skcrbm.energies.two_states import two_states
 from skcrbm.inference.base import InferenceMethod, InferenceResult, Query
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 
@@ -60,7 +59,7 @@ def estimate_errors(
     graph = energy
     if not isinstance(graph, FactorGraphEnergy):
         graph = FactorGraphEnergy.from_energy(energy.rows([0]))
-    if StateGraph(two_states(graph) if graph.binary else graph).is_forest:
+    if StateGraph(graph, logic="chains").is_forest:
         return np.zeros(len(marginals))
     chances = marginals if marginals.ndim == 3 else np.stack([1 - marginals, marginals], axis=2)
     found = np.zeros(len(chances))

@@ -1,381 +1,451 @@
-"""Pass messages on factor graphs: choose the kernel, and call it on blocks of models.
+"""Pass messages on factor graphs whose variables have any number of states.
 
-All messages factor -> variable are computed at once, from the beliefs of the previous iteration.
-If the messages of a model can be stored as odds without overflow, the kernel `factor_tables`
-processes the model in a block, side by side with other models. Otherwise the kernel `factor_logs`
-processes the model alone, with messages as logarithms. This is the case for models with large
-messages, table entries of weight 0, and OR or AND factors. Samplers use
-the class `Lanes` (`_lanes.py`), which calls the same kernels.
+The kernels visit the variables in turn. Sum-product and tree-reweighted messages are computed as
+weights of several models side by side (`categorical_weights`) or, if the weights of a model differ
+too much, as logarithms (`categorical_logs`). The choice for a model does not depend on the other
+models of the batch. Max-product messages are logarithms of models side by side. OR and AND factors
+become tables and chains of tables (`logic_chains`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
+from skcrbm.energies.states import best_states, log_odds_of_weights
+from skcrbm.inference.any_energy.ascent import ascend_from
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.factor_graph import states
-from skcrbm.inference.factor_graph._better_states import improve_states
-from skcrbm.inference.factor_graph._flat_graph import (
-    fits_odds,
-    flat_graph,
-    has_large_tables,
-    held_values,
-    message_limits,
-)
-from skcrbm.inference.factor_graph._large_tables import solve_messages
-from skcrbm.inference.methods._messages import (
-    Messages,
-    convergence_slack,
-    earlier_messages,
-)
+from skcrbm.inference.factor_graph._state_graph import StateGraph
+from skcrbm.inference.methods._messages import Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
-from skcrbm.kernels.arguments import GraphAnswers, GraphOptions, GraphSums
-from skcrbm.kernels.factor_logs import GraphRows, finish_logs, fit_messages, pass_logs
-from skcrbm.kernels.factor_tables import (
-    finish_tables,
-    pass_tables,
-    progress_arrays,
-    work_arrays,
+from skcrbm.kernels.arguments import (
+    PAIR,
+    CategoricalAnswers,
+    CategoricalModels,
+    CategoricalOptions,
+    GraphSums,
 )
-from skcrbm.kernels.lanes import Lanes
-from skcrbm.kernels.scalar import MAX, ROUNDING, SUM
-from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
+from skcrbm.kernels.categorical_logs import pass_logs, sum_logs
+from skcrbm.kernels.categorical_states import FoundStates
+from skcrbm.kernels.categorical_weights import LaneAnswers, LaneRows, pass_lanes, sum_weights
+from skcrbm.kernels.scalar import MAX, SUM
+from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# A call of a kernel that processes models one after the other computes at least this number of
-# messages. With fewer messages, the cost of the call itself would dominate.
-_CHUNK_EDGES = 2**12
-# The iterative scaling that computes messages from beliefs ends after at most this many rounds.
-_FIT_ROUNDS = 200
+# The messages of a model are computed as weights if the largest log-ratio of two weights (see
+# `StateGraph.reach`) is at most this number. Otherwise weights could underflow, and messages are
+# computed as logarithms.
+MOST_REACH = 300.0
+# Tree-reweighted messages of a variable are multiplied before a power of the product, below 1, is
+# taken. The kernel scales the product on the way, so its log-ratio may be at most this number: the
+# smaller weight stays above 1e-261.
+_MOST_PRODUCT = 600.0
+# Number of entries of the messages of a block of models, in one direction, which stay in the cache.
+_LANE_ENTRIES = 2 * CACHED_ENTRIES
+# Least and largest number of models in a block.
+_LEAST_LANES, _MOST_LANES = 8, 512
+# Relative difference of appearance probabilities that is only a rounding error.
+_SAME_RHO = 1e-9
+# The messages of max-product have converged if no log-weight changes by more than this number times
+# the tolerance times the largest possible difference of log-weights. A small change of a message
+# may decide between two states, so the tolerance is smaller than for probabilities.
+_SLACK_OF_MAXIMA = 1e-3
 
 
 def solve_sum_product(method, energy, query):
     """Answer a query by sum-product messages; see `SumProduct`."""
-    if not energy.binary:
-        return states.solve_sum_product(method, energy, query)
-    if has_large_tables(energy):
-        return solve_messages(method, energy, query)
     return _Run(method, energy, query, SUM).fields()
-
-
-def solve_max_product(method, energy, query):
-    """Find a state by max-product messages; see `MaxProduct`."""
-    if not energy.binary:
-        return states.solve_max_product(method, energy, query)
-    if has_large_tables(energy):
-        return solve_messages(method, energy, query)
-    return find_state(method, energy, query)
 
 
 def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
-    if energy.binary:
-        return solve_messages(method, energy, query)
-    return states.solve_tree_reweighted(method, energy, query)
+    return _Run(method, energy, query, SUM, reweighted=True).fields()
 
 
-def pass_messages(method, energy, query, odds_kernel):
-    """Answer a query by sum-product messages. `odds_kernel` is `OddsKernel` or a subclass."""
-    return _Run(method, energy, query, SUM, odds_kernel=odds_kernel).fields()
-
-
-def find_state(method, energy, query, odds_kernel=None):
-    """Find a state by max-product messages. `odds_kernel` is `OddsKernel` or a subclass."""
+def solve_max_product(method, energy, query):
+    """Find a state by max-product messages; see `MaxProduct`."""
 
     def run(beliefs):
-        fields = _Run(method, energy, query, MAX, beliefs=beliefs, odds_kernel=odds_kernel).fields()
+        fields = _Run(method, energy, query, MAX, start=beliefs).fields()
         if query.return_state:  # keep only the array, from which `best_of_restarts` selects rows
             fields["state"] = fields["state"].values
         return fields, energy.score(fields["assignment"])
 
     fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
-    improve_states(method, energy, query, fields, flat_graph(energy))
+    if energy.graph.message_tables.n_variables > energy.n_variables:
+        # Coordinate ascent has changed single variables of the graph with chains. In a chain, an
+        # input can change only together with auxiliary variables. So climb in the given graph, too,
+        # unless the state is known to be the best.
+        exact = StateGraph(energy, logic="chains").is_forest & fields["converged"]
+        left = np.flatnonzero(~exact)
+        if len(left):
+            state, better = ascend_from(energy.rows(left), query, fields["assignment"][left])
+            fields["assignment"][left] = state
+            fields["converged"][left[better]] = False
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields
 
 
-class _Block(NamedTuple):
-    """Input and output of a kernel for some of the models."""
+def pass_in_lanes(
+    graph, arrays, models, options, answers, *, start=None, rho=None, sums=None, states=None
+):
+    """Pass messages for N models, in blocks of models that lie side by side.
 
-    rows: np.ndarray  # indices of the models in the batch
-    field: np.ndarray  # (n_rows, n) fields, to which evidence has not been added
-    held: np.ndarray  # int8 (n_rows, n): values of clamped variables, -1 for free variables
-    message: np.ndarray  # float64 (n_rows, E): messages to variables, read and overwritten
-    start: np.ndarray  # float64 (n_rows or 0, n): initial beliefs, or no rows
-    # float64, output: the statistics of each model (n_rows, n_entries), or their weighted sum (1,
-    # n_entries). If statistics are not requested, the last axis has length 0.
-    statistics: np.ndarray
+    Sums are computed from weights; max-product adds logarithms. So all numbers of the arguments are
+    weights or, if ``options.kind`` is MAX, logarithms.
+
+    Parameters
+    ----------
+    graph : StateGraph
+    arrays : CategoricalGraph
+        Arrays of the graph, with tables of weights or logarithms.
+    models : CategoricalModels
+        Their `message` and `sent` are overwritten. Arrays (N, 0) in their place mean that the first
+        messages are constant, and that the last messages are not needed.
+    options : CategoricalOptions
+    answers : CategoricalAnswers
+        Output, see `pass_lanes`.
+    start : ndarray (N, S), default=None
+        Beliefs that the variables send first. If it is None, they send their own weights times the
+        messages.
+    rho : tuple of ndarray, default=None
+        Weights of tree-reweighted messages by edge and by variable, see `pass_lanes`.
+    sums : GraphSums, default=None
+        If given, log Z and the statistics of the models without underflow are added to its arrays.
+    states : FoundStates, default=None
+        Output of max-product, which must be given for MAX.
+    """
+    edge_rho, variable_rho = (None, None) if rho is None else rho
+    alternates = rho is None or graph.is_forest
+    general = True if (arrays.kind != PAIR).any() else None
+    coupled = np.diff(arrays.edge_start) > 0
+    uniform = variable_rho is None or (variable_rho[coupled] < 1.0).all()
+    mixed_rho = None if uniform else edge_rho
+    simple, undamped = uniform and general is None, options.damping == 0
+    two_states = (graph.n_states == 2).all()
+    maxima = True if options.kind == MAX else None
+    positive = (arrays.tables > (-np.inf if maxima else 0)).all() and np.isfinite(
+        models.message
+    ).all()
+    divides = rho is not None or (positive and (two_states or maxima is not None))
+    products = None if divides else True
+
+    def as_lanes(array, rows):
+        return np.array(array[rows].T, order="C")
+
+    for rows in row_chunks(len(models.own), _n_lanes(graph, len(models.own))):
+        n = len(models.own[rows])
+        order, empty = np.zeros(n, np.int64), np.empty((graph.own.shape[1], 0))
+        if models.message.shape[1]:
+            message = as_lanes(models.message, rows)
+        else:
+            message = np.full((graph.n_messages, n), 1.0 if maxima is None else 0.0)
+        block = LaneRows(
+            as_lanes(models.own, rows), as_lanes(models.held, rows), message,
+            np.empty((graph.n_messages, n)),
+            np.zeros((graph.own.shape[1], n)), order,
+        )  # fmt: skip
+        found = LaneAnswers(
+            answers.n_iter[rows], answers.converged[rows], answers.good[rows], answers.trace[rows]
+        )
+        first = empty if start is None else as_lanes(start, rows)
+        work = graph.lanes(n, states=maxima is not None)
+        best = None if states is None else FoundStates(states.state[rows], states.score[rows])
+        single, several = (True, None) if n == 1 else (None, True)
+        direct = simple and (n == 1 or (two_states and undamped and not block.held.any()))
+        pass_lanes(
+            maxima, arrays, mixed_rho, variable_rho, products, graph.variables, block, first,
+            options, options.damping or None, single, several, None if direct else True, general,
+            alternates, found, best, work,
+        )  # fmt: skip
+        for array, lanes in (
+            (models.message, block.message), (models.sent, block.sent),
+            (answers.belief, block.belief),
+        ):  # fmt: skip
+            if array.shape[1]:
+                array[rows][order] = lanes.T
+        if sums is not None and (sums.want_log_partition or sums.want_statistics):
+            statistics = sums.statistics[rows] if sums.each else sums.statistics
+            sum_weights(
+                arrays, edge_rho, block, found.good, sums.weight[rows], sums.want_log_partition,
+                sums.want_statistics, sums.each, sums.log_partition[rows], statistics, work,
+            )  # fmt: skip
+
+
+def _n_lanes(graph, n):
+    """Return the number of models in a block, such that N models fill blocks of equal sizes.
+
+    A few models are processed in turn, because loops over few lanes take longer.
+    """
+    if n < _LEAST_LANES // 2:
+        return 1
+    most = int(np.clip(_LANE_ENTRIES // max(1, graph.n_messages), _LEAST_LANES, _MOST_LANES))
+    return max(1, -(-n // max(1, -(-n // most))))
 
 
 class _Run:
-    """Passes messages for a batch of models, block by block.
+    """Passes messages for a batch of models; `kind` is SUM or MAX.
 
-    `kind` is SUM or MAX. If `beliefs` (N, n) are given, message passing starts from these log-odds,
-    instead of the start of the query.
+    If `start` (N, n, K) is given, message passing starts from these log-odds, instead of the start
+    of the query.
     """
 
-    def __init__(self, method, energy, query, kind, *, beliefs=None, odds_kernel=None):
+    def __init__(self, method, energy, query, kind, *, reweighted=False, start=None):
         self.method, self.energy, self.query, self.kind = method, energy, query, kind
-        self.odds_kernel = OddsKernel if odds_kernel is None else odds_kernel
-        self.graph = flat_graph(energy)
-        self.norms = self.graph.norms(energy.n_variables)
-        self.held = held_values(energy)
-        self.answer = empty_result(energy, query)
-        n, width = energy.n_models, energy.n_variables
-        self.answer["converged"][:] = False
-        self.answer["log_odds"] = np.zeros((n, width), energy.dtype)
-        self.log_partition = np.zeros(n)
-        self.trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
-        self.messages = np.zeros((n, self.graph.n_edges))
-        self.start = beliefs
-        if beliefs is None and query.start is not None:
-            self._read_start()
+        self.graph = StateGraph(energy, logic="chains")
+        n_factors = len(self.graph.factors.edge_start) - 1
+        rho = np.ones(n_factors)
+        if reweighted:
+            rho = self.graph.appearance
+        self.rho = rho[self.graph.edges[1]]
+        self.powers = (self.rho, self._powers()) if (rho < 1).any() else None
+        self.factor_rho = rho
+        reach = self.graph.reach / rho.min(initial=1.0)
+        self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
+        if kind == MAX:
+            spread = 1.0 + self.graph.spreads.max(initial=0.0)
+            tol = _SLACK_OF_MAXIMA * method.tolerance * spread
+            self.slack = convergence_slack(0.0, spread, np.dtype(float)) + tol
+        product = self.graph.spreads.max(initial=0.0) / rho.min(initial=1.0)
+        self.fits = (self.graph.reach <= MOST_REACH) & (product <= _MOST_PRODUCT)
+        self.variables = self.graph.variables
+        self.messages, self.start = self._earlier(start)
 
-    def _read_start(self):
-        """Read the initial messages of an earlier run, or compute them from the given beliefs."""
-        energy, query, shape = self.energy, self.query, self.messages.shape
-        earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
-        if earlier is not None:
-            self.messages = np.array(earlier.values, np.float64)
-        elif self.kind == MAX:
-            self.start = query.start.log_odds
-        else:
-            limits = message_limits(self.norms, energy.field)
-            factors = self.graph.factors
-            beliefs = query.start.log_odds.astype(np.float64)
-            for m in range(energy.n_models):
-                fit_messages(
-                    factors, limits[m], beliefs[m], self.held[m], _FIT_ROUNDS, self.messages[m]
+    def _powers(self):
+        """Return the weight of the factors of each variable (n,), or 1 if they differ."""
+        starts = self.graph.edges[0]["edge_start"]
+        found = np.ones(len(starts) - 1)
+        some = np.flatnonzero(np.diff(starts))
+        low, high = (f.reduceat(self.rho, starts[some]) for f in (np.minimum, np.maximum))
+        found[some] = np.where(high - low <= _SAME_RHO * low, low, 1.0)
+        return found
+
+    @cached_property
+    def logs(self):
+        """The arrays of the graph with tables of log-weights."""
+        return self.graph.kernel_graph(True, self.factor_rho, sums=self.kind == SUM)
+
+    @cached_property
+    def weights(self):
+        """The arrays of the graph with tables of weights."""
+        return self.graph.kernel_graph(False, self.factor_rho)
+
+    def _earlier(self, start):
+        """Return the initial messages (N, M) and the initial beliefs (N, S), as logarithms.
+
+        At most one of the two is given, and the other is None. Both are None if the query has no
+        `init`. See `StateGraph` for M and S.
+        """
+        given = self.query.start
+        if start is None and given is not None:
+            state = given.state
+            shape = self.energy.n_models, self.graph.n_messages
+            if (
+                isinstance(state, Messages)
+                and state.method == self.method.name
+                and state.values.shape == shape
+                and state.log_odds.shape == self.energy.belief_shape
+            ):
+                return state.values.astype(np.float64), None
+            if given.log_odds is None:
+                raise ValueError(
+                    f"init has no log_odds, and its state does not contain messages of "
+                    f"{self.method.name!r} with shape {shape}"
                 )
+            start = given.log_odds
+        if start is None:
+            return None, None
+        start = start.astype(np.float64)
+        if self.energy.binary:
+            start = np.stack([-start, start], axis=2)
+        more = self.graph.n_variables - self.energy.n_variables
+        beliefs = -np.logaddexp(0.0, -np.pad(start, [(0, 0), (0, more), (0, 0)]))
+        return None, beliefs[:, self.graph.has_state]
 
-    def fields(self):
-        """Run all blocks, and return the fields of an `InferenceResult`."""
+    def fields(self) -> dict[str, Any]:
+        """Pass messages for all chunks of models. Return the fields of an `InferenceResult`."""
         energy, query = self.energy, self.query
-        for dtype, rows in self._groups():
-            if dtype is None:
-                size = -(-_CHUNK_EDGES // max(1, self.graph.n_edges))
-                self._run(rows, size, _LogKernel(self))
-            else:
-                kernel = self.odds_kernel(self, dtype)
-                self._run(rows, kernel.n_rows, kernel)
-        answer = self.answer
-        if "statistics" in query.returns:
-            energy.graph.merging.spread(answer["statistics"][0])
-        if "log_partition" in query.returns:
-            answer["log_partition"] = self.log_partition + energy.offset
+        n = energy.n_models
+        answer = empty_result(energy, query)
+        answer["converged"][:] = False
+        answer["log_odds"] = np.zeros(energy.belief_shape, energy.dtype)
         if query.return_trace:
-            answer["trace"] = self.trace
+            answer["trace"] = np.full((n, self.method.iterations), np.nan)
+        kept = None
         if query.return_state:
-            kept = self.messages.astype(energy.dtype)
+            kept = np.zeros((n, self.graph.n_messages), energy.dtype)
+        wanted = "statistics" in query.returns
+        total = np.zeros(self.graph.n_entries if wanted else 0)
+        each = np.zeros((n if wanted and query.per_example else 0, len(total)))
+        chunks = row_chunks(n, max(_LEAST_LANES, _n_lanes(self.graph, n)))
+
+        def run(rows):
+            return self._run(rows, answer, kept)
+
+        for rows, statistics in zip(chunks, ordered_map(run, chunks, query.n_jobs), strict=True):
+            if wanted and query.per_example:
+                each[rows] = statistics
+            elif wanted:
+                total += statistics[0]
+        if wanted:
+            entries = each if query.per_example else total
+            self.graph.merging.spread(entries)
+            answer["statistics"][0][...] = entries[..., : energy.n_entries]
+        if kept is not None:
             answer["state"] = Messages(self.method.name, kept, answer["log_odds"].copy(), True)
         return answer
 
-    def _groups(self):
-        """Yield a dtype and the indices of the models whose messages fit this dtype as odds.
+    def _run(self, rows, answer, kept):
+        """Pass messages for the models `rows`, a slice of the batch, and return their statistics.
 
-        The dtype is None for models whose messages are stored as logarithms.
+        All other results are written to `answer`. If `kept` is given, the last messages are written
+        to it.
         """
-        energy = self.energy
-        left = np.ones(energy.n_models, bool)
-        if self.method.damping in (0.0, 0.5):
-            for dtype in dict.fromkeys((energy.dtype, np.dtype(np.float64))):
-                fits = left & fits_odds(
-                    self.graph, self.norms, energy.field, dtype, self.odds_kernel.share
-                )
-                left &= ~fits
-                if fits.any():
-                    yield dtype, np.flatnonzero(fits)
-        if left.any():
-            yield None, np.flatnonzero(left)
-
-    def _run(self, rows, size, kernel):
-        """Run a kernel on blocks of at most `size` of the models `rows`, and store all answers.
-
-        The blocks have nearly equal sizes. The sums of the statistics are added up in the order of
-        the blocks.
-        """
-        query = self.query
-        size = -(-len(rows) // -(-len(rows) // size))
-        wanted = "statistics" in query.returns
-
-        def run(part):
-            where = rows[part]
-            shape = (len(where) if query.per_example else 1, self.energy.n_entries if wanted else 0)
-            block = _Block(
-                where, self.energy.field[where], self.held[where], self.messages[where],
-                np.empty((0, 0)) if self.start is None else self.start[where].astype(np.float64),
-                np.zeros(shape),
-            )  # fmt: skip
-            kernel.run(block)
-            return block
-
-        total = np.zeros(self.energy.n_entries if wanted else 0)
-        for block in ordered_map(run, row_chunks(len(rows), size), query.n_jobs):
-            if wanted and query.per_example:
-                self.answer["statistics"][0][block.rows] = block.statistics
-            elif wanted:
-                total += block.statistics[0]
-        if wanted and not query.per_example:
-            self.answer["statistics"][0][...] += total.astype(self.energy.dtype)
-
-    def store(self, block, found, state):
-        """Copy the results of a kernel for a block into the arrays of the batch."""
-        rows, answer = block.rows, self.answer
-        answer["n_iter"][rows] = found["n_iter"]
-        answer["converged"][rows] = found["converged"]
-        answer["log_odds"][rows] = found["log_odds"]
-        self.trace[rows] = found["trace"]
-        self.log_partition[rows] = found["log_partition"]
-        if self.kind == MAX:
-            state[block.held >= 0] = block.held[block.held >= 0]
-            answer["assignment"][rows] = state
-            # A model whose state is impossible counts as not converged.
-            answer["converged"][rows] &= found["score"] > -np.inf
-        if self.query.return_state:
-            self.messages[rows] = found["message"]
-
-    def options(self, damping, tol, slack):
-        """Return the options of a kernel.
-
-        `slack` is the largest change of a belief at convergence: a difference of log-odds or, for
-        the kernels of odds, a ratio of odds.
-        """
-        return GraphOptions(self.method.iterations, tol, slack, damping, self.kind == MAX)
-
-    def answers(self, found):
-        """Return the arrays in the dict `found` into which a kernel writes its answers."""
-        return GraphAnswers(*(found[name] for name in GraphAnswers._fields))
-
-    def sums(self, block, dtype, found):
-        """Return the arrays to which a kernel adds its sums, such as log Z and the statistics."""
-        query = self.query
-        return GraphSums(
-            weight=query.sample_weight[block.rows].astype(dtype),
-            want_log_partition="log_partition" in query.returns,
-            want_statistics="statistics" in query.returns,
-            each=query.per_example,
-            log_partition=found["log_partition"],
-            statistics=block.statistics,
-        )
-
-    def outputs(self, block):
-        """Allocate the arrays to which kernels write the answers for a block."""
-        n, width = len(block.rows), self.energy.n_variables
-        return {
-            "n_iter": np.zeros(n, np.int64),
-            "converged": np.zeros(n, bool),
-            "trace": np.full((n, self.trace.shape[1]), np.nan),
-            "score": np.full(n, -np.inf),
-            "state": np.zeros((n, width), np.int8),
-            "log_odds": np.zeros((n, width)),
-            "log_partition": np.zeros(n),
-        }
-
-
-class OddsKernel:
-    """Calls the kernel for table factors whose messages are stored as odds.
-
-    Several models are processed side by side.
-    """
-
-    #: Largest number of models that are processed side by side.
-    n_rows = ROWS_PER_CHUNK
-    #: Share of the range of the dtype that a product of messages may use, see `fits_odds`.
-    share = 1.0
-
-    def __init__(self, run, dtype):
-        self.run_, self.dtype = run, dtype
-        self.arrays = self.prepare(run.graph)
-        method = run.method
-        slack = convergence_slack(method.tolerance, run.norms.max(initial=0.0), dtype)
-        slack += ROUNDING * np.finfo(dtype).eps * LOG_RANGE[dtype]
-        self.factor = dtype.type(np.exp(min(slack, LOG_RANGE[dtype])))
-        self.bound = run.graph.spread[run.graph.edge_factor]
-
-    def prepare(self, graph):
-        """Return the graph as the arrays that the kernels of `pass_` and `finish` take."""
-        return graph.tables(self.dtype)
-
-    def pass_(self, kind, lanes, *arguments):
-        """Pass messages until they converge or the iterations are used up."""
-        work = work_arrays(self.dtype, lanes.on.shape[1])
-        progress = progress_arrays(lanes.on, lanes.message)
-        logs = self.run_.graph.logs
-        pass_tables(kind, self.arrays, logs, lanes, *arguments, work, progress)
-
-    def finish(self, lanes, sums):
-        """Add log Z and statistics to `sums`."""
-        graph = self.run_.graph
-        finish_tables(self.arrays, graph.shift, graph.place, lanes, sums)
-
-    def run(self, block):
-        """Pass messages for a block of models, and store the results."""
-        run, dtype, method = self.run_, self.dtype, self.run_.method
-        field, on, off, constant = field_weights(block.field, block.held, dtype)
-        message = np.clip(block.message, -self.bound, self.bound)
-        message = kernel_array(np.exp(message).T, dtype)
-        start = np.clip(block.start, -LOG_RANGE[dtype], LOG_RANGE[dtype])
-        order = np.zeros(len(block.rows), np.int64)
-        found = run.outputs(block)
-        lanes = Lanes(field, on, off, message, order)
-        options = run.options(float(method.damping), dtype.type(method.tolerance), self.factor)
-        self.pass_(run.kind, lanes, kernel_array(start.T), options, run.answers(found))
-        sums = run.sums(block, dtype, found)
-        if sums.want_log_partition or sums.want_statistics:
-            found["log_partition"] += constant
-            self.finish(lanes, sums)
-        found["message"] = np.empty_like(block.message)
-        found["message"][order] = np.log(message).T
-        run.store(block, found, found["state"])
-
-
-class _LogKernel:
-    """Passes messages in the form of log-odds, with a kernel that processes the models in turn."""
-
-    def __init__(self, run):
-        self.run_ = run
-        self.factors = run.graph.factors
-
-    def run(self, block):
-        """Pass messages for a block of models, and store the results."""
-        run, method = self.run_, self.run_.method
-        field = kernel_array(block.field, np.float64)
-        limit = message_limits(run.norms, field)
-        message = np.clip(block.message, -limit[:, None], limit[:, None])
-        slack = convergence_slack(
-            method.tolerance, run.norms.max(initial=0.0), np.dtype(np.float64)
-        )
-        found = run.outputs(block)
-        models = GraphRows(limit, field, block.held, message)
-        options = run.options(float(method.damping), float(method.tolerance), slack)
-        start = kernel_array(block.start)
-        pass_logs(run.kind, self.factors, models, start, options, run.answers(found))
-        finish_logs(
-            run.kind, self.factors, models, found["log_odds"], run.graph.shift, run.graph.place,
-            found["converged"], run.sums(block, np.float64, found),
+        query, graph = self.query, self.graph
+        own = graph.own[rows]
+        n = len(own)
+        size = graph.n_messages if kept is not None or self.messages is not None else 0
+        models = CategoricalModels(self._held(rows), own, np.zeros((n, size)), np.empty((n, 0)))
+        if self.messages is not None:
+            models.message[...] = self.messages[rows]
+        trace = answer["trace"][rows] if query.return_trace else np.empty((n, 0))
+        found = CategoricalAnswers(
+            answer["n_iter"][rows], answer["converged"][rows], np.zeros(n, bool), trace,
+            np.zeros(own.shape),
         )  # fmt: skip
-        found["message"] = message
-        run.store(block, found, found["state"])
+        wanted = "statistics" in query.returns
+        shape = (n if query.per_example else 1, graph.n_entries if wanted else 0)
+        sums = GraphSums(
+            query.sample_weight[rows].astype(float), "log_partition" in query.returns, wanted,
+            query.per_example, np.zeros(n), np.zeros(shape),
+        )  # fmt: skip
+        if self.kind == MAX:
+            beliefs = self._pass_maxima(rows, models, found, answer)
+            self._store(answer, rows, _gains(beliefs))
+        else:
+            beliefs = self._pass_sums(rows, models, found, sums)
+            self._store(answer, rows, log_odds_of_weights(beliefs, graph.has_state))
+            answer["converged"][rows] &= sums.log_partition > -np.inf
+        if kept is not None:
+            kept[rows] = models.message
+        if wanted:
+            weight = np.ones(n) if query.per_example else sums.weight
+            graph.add_single(beliefs, weight, sums.statistics)
+        if "log_partition" in query.returns:
+            answer["log_partition"][rows] = sums.log_partition + graph.offset[rows]
+        return sums.statistics
+
+    def _held(self, rows):
+        """Return a mask (R, n) of the clamped variables of the models `rows`."""
+        more = self.graph.n_variables - self.energy.n_variables
+        return np.pad(~self.energy.free[rows], [(0, 0), (0, more)])
+
+    def _store(self, answer, rows, log_odds):
+        """Store the log-odds (R, n, K) of all states in the shape of the beliefs of the energy."""
+        log_odds = log_odds[:, : self.energy.n_variables]
+        answer["log_odds"][rows] = log_odds[..., 1] if self.energy.binary else log_odds
+
+    def _pass_maxima(self, rows, models, found, answer):
+        """Pass max-product messages for the models `rows`; return log-max-marginals (R, n, K)."""
+        n = len(models.own)
+        first = np.zeros((n, self.graph.n_variables), np.int64)
+        first[:, : self.energy.n_variables] = best_states(self.energy, self.energy.field[rows])
+        states = FoundStates(first, np.full(n, -np.inf))
+        start = None if self.start is None else self.start[rows]
+        pass_in_lanes(
+            self.graph, self.logs, models, self._options(), found, start=start, states=states
+        )
+        answer["assignment"][rows] = states.state[:, : self.energy.n_variables]
+        return self.graph.as_table(found.belief)
+
+    def _pass_sums(self, rows, models, found, sums):
+        """Pass messages for the models `rows`, a slice; return log-probabilities (R, n, K)."""
+        some = np.flatnonzero(self.fits[rows])
+        if len(some):
+            self._pass_weights(some, rows, models, found, sums)
+        left = np.flatnonzero(~found.good)
+        if len(left):
+            self._pass_logs(left, rows, models, found, sums)
+        return self.graph.as_table(found.belief)
+
+    def _options(self):
+        method = self.method
+        return CategoricalOptions(
+            method.iterations, float(method.tolerance), self.slack, float(method.damping),
+            self.kind, self.graph.is_forest and method.damping == 0,
+        )  # fmt: skip
+
+    def _pass_weights(self, some, rows, models, found, sums):
+        """Pass messages as weights for the models `some` of a chunk.
+
+        Results are stored for the models whose weights did not underflow: they get ``found.good``.
+        """
+        start = None if self.start is None else np.exp(self.start[rows][some])
+        part = CategoricalModels(
+            models.held[some], np.exp(models.own[some]), np.exp(models.message[some]),
+            models.sent[some],
+        )  # fmt: skip
+        out = CategoricalAnswers(*(array[some] for array in found))
+        here = sums._replace(
+            weight=sums.weight[some], log_partition=sums.log_partition[some],
+            statistics=sums.statistics[some] if sums.each else sums.statistics,
+        )  # fmt: skip
+        pass_in_lanes(
+            self.graph, self.weights, part, self._options(), out, start=start, rho=self.powers,
+            sums=here,
+        )  # fmt: skip
+        good = out.good
+        kept = some[good]
+        with np.errstate(divide="ignore"):
+            part = part._replace(message=np.log(part.message))
+            out = out._replace(belief=np.log(out.belief))
+        for whole, array in zip((models.message, *found), (part.message, *out), strict=True):
+            whole[kept] = array[good]
+        sums.log_partition[kept] = here.log_partition[good]
+        if sums.each:
+            sums.statistics[kept] = here.statistics[good]
+
+    def _pass_logs(self, some, rows, models, found, sums):
+        """Pass messages as logarithms for the models `some` of a chunk."""
+        start = np.empty((0, 0)) if self.start is None else self.start[rows][some]
+        work = self.graph.work()
+        size = len(some), self.graph.n_messages
+        message = models.message[some] if models.message.shape[1] else np.zeros(size)
+        part = CategoricalModels(
+            kernel_array(models.held[some]), kernel_array(models.own[some]),
+            kernel_array(message), np.zeros(size),
+        )  # fmt: skip
+        out = CategoricalAnswers(*(kernel_array(array[some]) for array in found))
+        pass_logs(self.logs, self.rho, self.variables, part, start, self._options(), out, work)
+        for whole, array in zip(found, out, strict=True):
+            whole[some] = array
+        if models.message.shape[1]:
+            models.message[some] = part.message
+        log_z = np.zeros(len(some))
+        statistics = (
+            np.zeros((len(some), sums.statistics.shape[1])) if sums.each else sums.statistics
+        )
+        sum_logs(
+            self.logs, self.rho, part, sums.weight[some], sums.want_statistics, sums.each,
+            log_z, statistics, work,
+        )  # fmt: skip
+        sums.log_partition[some] = log_z
+        if sums.each:
+            sums.statistics[some] = statistics
 
 
-def field_weights(field, held, dtype):
-    """Convert fields (K, n) and clamped values (K, n) for the kernels of `factor_tables`.
+def _gains(scores):
+    """Subtract from the max-marginal of each state the largest max-marginal of the other states.
 
-    `held` is -1 for free variables.
-
-    Return four arrays. The first three arrays, (n, K) of the dtype, are the fields (log-odds), the
-    weights of the value 1 and the weights of the value 0. The two weights of a variable are
-    normalised to a sum of 1. The last array, (K,) of float64, is the logarithm of the product of
-    the normalising constants.
+    `scores` and the result are (R, n, K). The result is -inf for impossible states.
     """
-    field = field.astype(np.float64)
-    free = held < 0
-    on = np.where(free, expit(field), held == 1)
-    off = np.where(free, expit(-field), held == 0)
-    constant = np.where(free, np.logaddexp(0, field), field * (held == 1)).sum(axis=1)
-    return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)
+    found = np.empty_like(scores)
+    for k in range(scores.shape[2]):
+        others = np.delete(scores, k, axis=2).max(axis=2, initial=-np.inf)
+        with np.errstate(invalid="ignore"):
+            found[..., k] = np.where(scores[..., k] == -np.inf, -np.inf, scores[..., k] - others)
+    return found

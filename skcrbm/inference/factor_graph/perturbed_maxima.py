@@ -17,7 +17,7 @@ import numpy as np
 
 from skcrbm.inference.any_energy.perturb_and_max_product import Noise, StateNoise, answer_by_maxima
 from skcrbm.inference.factor_graph._state_graph import StateGraph
-from skcrbm.inference.factor_graph.states import pass_in_lanes
+from skcrbm.inference.factor_graph.messages import pass_in_lanes
 from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
 from skcrbm.kernels.categorical_states import FoundStates
 from skcrbm.kernels.perturbed_maxima import RelayGraph, pass_relays, relay_order

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
-from skcrbm.inference.factor_graph import states as graph
+from skcrbm.inference.factor_graph import messages as graph
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.kernels.arguments import IsingAnswers, IsingOptions
 from skcrbm.kernels.ising_lanes import ODDS_ROOM, PairLists, pass_ising_lanes

@@ -95,10 +95,11 @@ class SumProduct(MessagePassing):
     iterations. For example, two iterations are enough on trees. If messages or factors show that a
     model has no possible state, the model is reported as not converged.
 
-    If products of messages fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0
-    or 0.5, messages are stored as odds, which takes one division for each edge and iteration.
-    Otherwise messages are stored as log-odds, and an iteration takes three to six times as long.
-    Both ways give the same numbers, up to rounding.
+    In RBMs and in Ising models with a matrix of couplings, messages are stored as odds if their
+    products fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5, which
+    takes one division for each edge and iteration. Otherwise messages are stored as log-odds, and
+    an iteration takes three to six times as long. Both ways give the same numbers, up to rounding.
+    In factor graphs, messages are float64 weights, or logarithms if the weights could underflow.
 
     Parameters
     ----------
@@ -185,14 +186,13 @@ class MaxProduct(StateMessagePassing):
     take their best values given the visible units. The best of all these states is returned, so a
     run is useful even if its messages oscillate.
 
-    In a `FactorGraphEnergy` or `IsingEnergy` all messages are sent at once, from the beliefs of the
-    previous iteration, and all variables take the values that their beliefs prefer. If two values
-    of a variable are equally good, the values of the variables are chosen one after the other, each
-    given the values chosen before, which is exact on trees. On graphs with cycles, coordinate
-    ascent ("icm") is run from this state and from the best state under the fields alone, and the
-    best state is returned. A model has not converged if its state is impossible, which causes a
-    warning, or if coordinate ascent improves the state. Converged messages on a graph with cycles
-    do not prove that a state is the best.
+    In a `FactorGraphEnergy` or `IsingEnergy` the variables are visited in turn, forward and
+    backward. After some of the iterations and at the end, the values of the variables are chosen
+    one after the other, each given the values chosen before, which is exact on trees. On graphs
+    with cycles, coordinate ascent is run from these states and from the best state under the fields
+    alone, and the best state is returned. A model has converged only if its messages have
+    converged, and its state has the largest max-marginal of each variable and of each factor.
+    Converged messages on a graph with cycles do not prove that a state is the best.
 
     Parameters
     ----------
