@@ -85,15 +85,15 @@ class SumProduct(MessagePassing):
     the messages to it, and sends messages to all other labels. Pairwise beliefs always agree with
     the marginals.
 
-    In a `FactorGraphEnergy`, and an `IsingEnergy` with sparse couplings, all messages are sent at
-    once, from the beliefs of the previous iteration. The time for an OR or AND factor is
-    proportional to the number of its inputs. A table whose variables are all in another table is
-    first added to the other table, because messages between the two tables would form a cycle. The
-    statistics (probabilities of table entries) are the beliefs of the factors, which agree with the
-    marginals at convergence. If variables have more than two states, or a table has more than six
-    variables, the variables are visited in turn, forward and backward, which takes fewer
-    iterations. For example, two iterations are enough on trees. If messages or factors show that a
-    model has no possible state, the model is reported as not converged.
+    In a `FactorGraphEnergy`, and an `IsingEnergy` with sparse couplings, the variables are visited
+    in turn, forward and backward; two iterations are enough on trees. A table whose variables are
+    all in another table is first added to the other table, because messages between the two tables
+    would form a cycle. An OR or AND factor with many inputs becomes a chain of small tables, so
+    that its time is proportional to the number of its inputs. It is joined with tables that share
+    two or more of its variables, if the joint tables are small. The statistics (probabilities of
+    table entries) are the beliefs of the factors, which agree with the marginals at convergence. If
+    messages or factors show that a model has no possible state, the model is reported as not
+    converged.
 
     In RBMs and in Ising models with a matrix of couplings, messages are stored as odds if their
     products fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5, which
