@@ -36,10 +36,13 @@ _PREFERENCE = {
     "max_product": 0.5,
     "bound": 4.0,
     "forests": 1.0,
-    "frontiers": 6.0,
+    "frontiers": 12.0,
     "consistent": 4.0,
     "tree": 1.0,
 }
+# The rate of a method is its gain per node since its work was smaller by the factor _RECENT, or by
+# the square of it.
+_RECENT = 1.2
 # Table entries in the computation of the bound that count as a node.
 _ENTRIES_PER_NODE = 16
 # Largest number of sweeps over all tables that compute the bound. The tree searches begin after
@@ -86,12 +89,12 @@ class _Account:
     def add(self, work: int, gain: float) -> None:
         """Add some work and its gain."""
         self._work, self._gain = self._work + work, self._gain + gain
-        if self._work >= 2 * self._marks[1][0]:
+        if self._work >= _RECENT * self._marks[1][0]:
             self._marks = [self._marks[1], (self._work, self._gain)]
 
     @property
     def rate(self) -> float:
-        """Gain per node in the last half to three quarters of the work."""
+        """Gain per node in the last sixth to third of the work, see `_RECENT`."""
         work, gain = self._marks[0]
         return (self._gain - gain) / (self._work - work)
 
