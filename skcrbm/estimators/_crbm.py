@@ -409,7 +409,9 @@ class CRBMClassifier(RBMClassifier):
             0/1 indicator matrix or columns of classes, with NaN or None for missing entries; or the
             classes of a single output.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            Non-negative weights; a row of weight k counts as k copies of the row, with a given
+            penalty. A search for the penalty splits the rows into folds, and may put copies into
+            different folds. A matrix holds
             weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns

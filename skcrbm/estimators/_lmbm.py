@@ -302,7 +302,9 @@ class LMBMClassifier(PairwiseClassifier):
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
-            Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
+            Non-negative weights, which multiply C; a row of weight k counts as k copies of the row,
+            with given penalties: a search splits the rows into folds, and may put copies into
+            different folds.
             If ``C="auto"`` and there are at least 50 rows, so that C is searched, only the ratios
             of the weights matter. A matrix holds weights of single labels of a 2-D y; see the page
             on missing labels.

@@ -302,7 +302,9 @@ class MSSVMCRBM(RBMClassifier):
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
-            Non-negative weights; a row of weight k counts as k copies of the row. A matrix holds
+            Non-negative weights; a row of weight k counts as k copies of the row, with a given
+            penalty. A search for the penalty splits the rows into folds, and may put copies into
+            different folds. A matrix holds
             weights of single labels of a 2-D y; see the page on missing labels.
 
         Returns

@@ -12,6 +12,7 @@ from scipy.special import expit, log_expit
 
 from skcrbm.targets.codes import (
     MISSING,
+    UNKNOWN,
     TextOfMissingError,
     codes_of,
     find_classes,
@@ -31,6 +32,7 @@ from skcrbm.targets.weights import weight_beside
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.categorical import OutputUnits
 from skcrbm.utils.validation import count_rows, hold_dates
+from skcrbm.utils.warnings import warn_user
 
 
 def is_matrix(y: Any) -> bool:
@@ -355,6 +357,12 @@ class MultioutputTargets(Targets):
         for i, column in placed:  # a row with a class that the model does not know counts as wrong
             name = f"column {self.output_names()[i]} of y"
             codes = codes_of(column, self.classes[i], name, allow_unknown=True)
+            if (codes == UNKNOWN).any():
+                new = column[int((codes == UNKNOWN).argmax())]
+                warn_user(
+                    f"{name} holds the class {new!r}, which training did not have; it counts as "
+                    "wrong"
+                )
             found = codes_of(predicted[i], self.classes[i], "y_pred")
             right[:, i] = np.where(codes == MISSING, np.nan, codes == found)
         right = without_known(right, self.known_codes(known))

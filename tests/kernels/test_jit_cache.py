@@ -162,6 +162,19 @@ def test_damaged_files_are_compiled_again_and_replaced(site, tmp_path):
 
 
 @pytest.mark.deep
+def test_exchanged_files_are_not_trusted(site, tmp_path):
+    """A file tells which kernel and types it holds; its name alone could be wrong."""
+    cache = tmp_path / "cache"
+    assert call(site, "int64", "float64", NUMBA_CACHE_DIR=cache) == 0
+    first, second = sorted(cached(cache))
+    content = first.read_bytes(), second.read_bytes()
+    first.write_bytes(content[1])
+    second.write_bytes(content[0])
+    assert call(site, "int64", "float64", NUMBA_CACHE_DIR=cache) == 0
+    assert call(site, "int64", "float64", NUMBA_CACHE_DIR=cache) == 2
+
+
+@pytest.mark.deep
 def test_cache_beside_the_sources_by_default(site):
     call(site)
     assert {p.parent for p in cached(site)} == {site / "skcrbm" / "kernels" / "__pycache__"}
