@@ -18,6 +18,7 @@ from skcrbm.inference.base import ContradictionError, empty_result
 from skcrbm.inference.random_numbers import random_key, seeds
 from skcrbm.inference.search.budget import Budget
 from skcrbm.inference.search.schedule import SECONDS_PER_NODE, TableSearch
+from skcrbm.inference.search.spins import Spins
 from skcrbm.inference.search.table_model import (
     Component,
     ImpossibleModelError,
@@ -224,4 +225,6 @@ def _compile():
 @functools.cache
 def _compile_spins():
     part = Component([0, 1], [2] * 2, [(0, 1)], [np.eye(2)], [np.zeros(2)] * 2)
-    next(TableSearch(part.graph(), Budget(None, None), np.zeros(1, np.uint64)).moves.annealing())
+    spins = Spins(part.graph())
+    spins.begin(np.zeros(2))
+    spins.sweep(np.ones(1), np.ones(1, np.uint64))
