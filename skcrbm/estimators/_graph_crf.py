@@ -483,28 +483,31 @@ class GraphCRF(StructuredCRF):
                 posed = Posed.of(self._model, piece.take(np.flatnonzero(chosen)))
                 found = run_inference(posed.energy, method, returns="map", clamp=posed.clamp)
                 assert found.assignment is not None
-                if restricted and np.isneginf(posed.energy.score(found.assignment)[0]):
-                    self._raise_no_labels(piece.take(np.flatnonzero(chosen)), found.assignment)
                 states = posed.states(found.assignment[0])
+                if restricted and np.isneginf(posed.energy.score(found.assignment)[0]):
+                    states = self._best_of_each(piece.take(np.flatnonzero(chosen)))
                 path[np.repeat(chosen, np.diff(piece.start))] = states
         return path
 
-    def _raise_no_labels(self, piece, assignment):
-        """Raise a ValueError that names the first graph for which max-product found no labels.
+    def _best_of_each(self, piece):
+        """Return the states (T,) that max-product finds for the graphs one by one.
 
-        `piece` is a batch of graphs, and `assignment` (1, T) holds the states that max-product
-        found for the nodes of all graphs. At least one of the graphs has states of weight 0.
+        A ValueError names the first graph without labels. Max-product finds no labels of a batch of
+        graphs if a single graph has no labels.
         """
-        for c in range(len(piece)):
-            graph = piece.take(np.array([c]))
-            own = assignment[:, piece.start[c] : piece.start[c + 1]]
-            energy = Posed.of(self._model, graph).energy
-            if len(piece) == 1 or np.isneginf(energy.score(own)[0]):
+        states = []
+        for graph in piece.single():
+            posed = Posed.of(self._model, graph)
+            found = run_inference(posed.energy, "max_product", returns="map", clamp=posed.clamp)
+            assert found.assignment is not None
+            if np.isneginf(posed.energy.score(found.assignment)[0]):
                 error = no_labels(graph, "y_known", "max-product")
                 raise ValueError(
                     f"{error}; set inference='exact' if the graph is narrow, or call "
                     "predict_with_gap, which searches longer"
                 )
+            states.append(posed.states(found.assignment[0]))
+        return np.concatenate(states)
 
     def _best_paths(self, batch, k):
         if self._model.n_latent > 1:

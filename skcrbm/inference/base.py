@@ -299,6 +299,10 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     refuses_contradictions : bool, default=False
         True if the solvers raise an error for models of a factor graph that have no state of
         positive weight. Otherwise `infer` finds such models and writes their answers.
+    pairs_without_coupling : {"exact", "paths", "products"}, default="exact"
+        Statistics of pairs of variables without a coupling: "exact" if they are as precise as those
+        of other pairs, "paths" if the solvers return products of marginals where a forest has exact
+        answers, or "products" if all statistics are products.
     """
 
     _warns_of_version = False

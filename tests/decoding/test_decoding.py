@@ -248,7 +248,7 @@ def test_marginal_decode_is_the_mode_of_each_marginal(fitted):
         (np.zeros((150, 4)), r"y_known must have shape \(150, 5\), got \(150, 4\)"),
         (np.zeros(150), r"y_known must have shape \(150, 5\)"),
         (np.full((150, 5), 2.0), "y_known must be a 0/1 indicator"),
-        (np.full((150, 5), -1.0), r"y_known .*convert them with \(y \+ 1\) / 2"),
+        (np.full((150, 5), -1.0), r"y_known .*If -1 means unknown, put NaN in its place"),
         (np.full((150, 5), np.inf), "y_known .*infinity"),
         (np.full((150, 5), 0.5), "y_known .*other values"),
         (np.full((150, 5), "a"), "y_known .*strings"),

@@ -494,7 +494,7 @@ def test_bad_weights():
 def test_bad_targets():
     """`fit` validates y; the rules of the validation have tests of their own."""
     X, Y = make_data()
-    bad(X, r"holds -1 and \+1: convert them with \(y \+ 1\) / 2", y=2 * Y - 1)
+    bad(X, r"holds -1 and \+1\. If -1 means unknown, put NaN .* with \(y \+ 1\) / 2", y=2 * Y - 1)
     bad(X, "strings: convert it with y == '1'", y=Y.astype(str))
     bad(X, "cross_val_predict", y=np.where(Y == 0, 2, 1))
     bad(X, "infinity", y=np.where(Y == 0, np.inf, 1))
