@@ -34,7 +34,7 @@ def entries(beliefs, n_entries):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", ["tables", "zeros"])  # logic is joined with tables
 @pytest.mark.parametrize("damping", [0.0, 0.5])
 def test_fixed_point(graph, damping):
     energy = random_graph(3, 8, 8, 3, scale=0.6, **GRAPHS[graph])

@@ -71,8 +71,12 @@ def test_every_method_answers(kind, scopes):
     for method in available_methods(energy):
         answers = METHODS.get(method)().supports(energy) - {"statistics", "sample_log_prob"}
         for answer in sorted(answers - {"best_states"})[: 1 if method in SLOW else None]:
-            found = ask(energy, method, answer)
-            assert found.converged.shape == (1,)
+            try:
+                found = ask(energy, method, answer)
+            except ValueError as error:  # too many states to enumerate
+                assert "the limit is" in str(error)
+            else:
+                assert found.converged.shape == (1,)
 
 
 def test_dense_models_have_a_clear_error():
