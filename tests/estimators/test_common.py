@@ -85,7 +85,7 @@ DEEP = {
         inference="sum_product", decode="label_set", n_hidden=4, max_iter=20
     ),
     "mean_field": CRBMClassifier(inference="mean_field", n_hidden=4, max_iter=20),
-    "sgd": CRBMClassifier(n_hidden=0, solver=SGD(learning_rate=0.02, momentum=0.9), max_iter=40),
+    "sgd": CRBMClassifier(n_hidden=0, solver=SGD(learning_rate=0.003, momentum=0.9), max_iter=40),
 }
 OTHERS = {
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
