@@ -74,7 +74,8 @@ def test_every_method_answers(kind, scopes):
             try:
                 found = ask(energy, method, answer)
             except ValueError as error:  # too many states to enumerate
-                assert "the limit is" in str(error)
+                if "the limit is" not in str(error):
+                    raise
             else:
                 assert found.converged.shape == (1,)
 
