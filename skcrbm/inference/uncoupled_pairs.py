@@ -179,7 +179,9 @@ def _slopes(log_odds, forest):
         odds = np.where(b > 0, 2 * c / (b + root), (root - b) / (2 * a))
         slope = odds * np.tanh(forest.log_ratio / 2) / ((rest + odds * ratio) * (1 + odds))
     constant = (variance == 0) | (variance[:, parent] == 0) | (forest.parent < 0)
-    return np.where(constant, 0.0, slope), variance
+    # The slope is NaN if products underflow. A variance is then so small that covariances round
+    # to 0.
+    return np.where(constant | np.isnan(slope), 0.0, slope), variance
 
 
 def _all_covariances(slope, variance, forest):
