@@ -329,10 +329,11 @@ def _changes(maxima, after, before, factor, change, apart, n_lanes):
     for s in range(np.uintp(after.shape[0])):
         for l in range(n_lanes):
             x, y = after[s, l], before[s, l]
-            z = abs(x - y)
             if maxima is not None:
-                z = min(z, 1.0) if x != y else 0.0
-            change[l] = max(change[l], z)
+                # Equal beliefs may be -inf, whose difference is NaN.
+                change[l] = max(change[l], min(abs(x - y), 1.0) if x != y else 0.0)
+            else:
+                change[l] = max(change[l], abs(x - y))
             apart[l] = max(apart[l], distance(maxima, factor, x, y))
 
 
