@@ -27,7 +27,8 @@ FILES = sorted((DATA / "uai").glob("*/*.uai"))
 each_file = pytest.mark.parametrize(
     "path",
     [pytest.param(p, marks=pytest.mark.deep) if p.stat().st_size > 50_000 else p for p in FILES],
-    ids=lambda p: f"{p.parent.name}/{p.stem}",
+    # without the files, pytest passes a placeholder
+    ids=lambda p: f"{p.parent.name}/{p.stem}" if isinstance(p, Path) else "none",
 )
 
 
