@@ -28,6 +28,7 @@ from skcrbm.datasets._tables import (
     label_number,
     label_positions,
     naming_the_file,
+    repeated,
 )
 from skcrbm.exceptions import DataFileError
 from skcrbm.utils.sklearn_private import arff
@@ -35,6 +36,10 @@ from skcrbm.utils.warnings import warn_user
 
 _KEYWORD = re.compile(r"^\s*(@\w+)\s+")
 _MEKA = re.compile(r"(?:^|\s)-C\s+(-?\d+)")  # number of labels in the relation name
+_QUOTED = re.compile(r"""\"(?:\\.|[^"\\])*\"|'(?:\\.|[^'\\])*'""")
+_ATTRIBUTE_OF_VALUE = re.compile(r"(?:^\s*\{|,)\s*(\d+)\s")  # in a sparse row
+# Weight of a row, as Weka writes it: in braces at the end of the row.
+_WEIGHT = re.compile(r"\s*\S.*[,\s]\s*(\{\s*[0-9.eE+-]+\s*\})\s*$")
 _PROBLEMS = {
     "BadRelationFormat": "the @relation line needs a single name, in quotes if it has spaces",
     "BadAttributeFormat": "the @attribute line needs a name and a type",
@@ -51,17 +56,35 @@ class _Lines:
     def __init__(self, stream):
         self.stream = stream
         self.number = 0
+        self.text = ""
         self.in_header = True
 
     def __iter__(self) -> Iterator[str]:
         for line in self.stream:
             self.number += 1
+            self.text = line
             if self.in_header:
                 line = line.lstrip("\ufeff")
                 # liac-arff expects a space after a keyword; Weka also writes tabs.
                 line = _KEYWORD.sub(r"\1 ", line)
                 self.in_header = not line.strip().lower().startswith("@data")
+            elif line.lstrip().startswith("{"):
+                _require_single_values(line)
             yield line
+
+
+def _require_single_values(line):
+    """Raise a ValueError if a sparse row has two values of an attribute.
+
+    The check is necessary, because liac-arff keeps the last value.
+    """
+    found = _ATTRIBUTE_OF_VALUE.findall(_QUOTED.sub("''", line))
+    if len(set(map(int, found))) < len(found):
+        twice = repeated(map(int, found))
+        raise ValueError(
+            f"the row has several values of attribute {twice[0]}, counted from 0; it should have "
+            "one value of each attribute at most"
+        )
 
 
 class ArffTable(NamedTuple):
@@ -193,8 +216,7 @@ def parse_arff(
     path: Path, labels: Any = None, *, drop: Any = (), dtype: Any, encoding: str = "utf-8"
 ) -> ArffTable:
     """Return the contents of an ARFF file; `labels` is as in `read_arff`."""
-    with naming_the_file(path, encoding):
-        is_sparse = _has_sparse_rows(path, encoding)
+    is_sparse = _has_sparse_rows(path, encoding)
     with open(path, encoding=encoding) as stream:
         lines = _Lines(stream)
         with _naming_the_line(path, lines, encoding):
@@ -238,6 +260,12 @@ def _reason(lines, error):
         return f"the value {value!r} is not in the list of values of its attribute"
     if lines.in_header:
         return "the header must hold @relation, then the @attribute lines, then @data"
+    weight = _WEIGHT.match(_QUOTED.sub("''", lines.text))
+    if weight:
+        return (
+            f"the row ends with a weight in braces, {weight[1]}, but read_arff reads no weights; "
+            "remove the weights from the file, and pass them to fit as sample_weight"
+        )
     return (
         "the row cannot be parsed: quotes or braces do not match, or the file mixes sparse and "
         "dense rows"
@@ -248,10 +276,11 @@ def _has_sparse_rows(path, encoding):
     """Return True if the first row of the data is sparse."""
     with open(path, encoding=encoding) as stream:
         lines = _Lines(stream)
-        for line in lines:
-            row = line.strip()
-            if not lines.in_header and row and not row.lower().startswith(("@data", "%")):
-                return row.startswith("{")
+        with _naming_the_line(path, lines, encoding):
+            for line in lines:
+                row = line.strip()
+                if not lines.in_header and row and not row.lower().startswith(("@data", "%")):
+                    return row.startswith("{")
     return False
 
 
@@ -321,6 +350,9 @@ class _Columns:
             else:
                 self.features[column] = len(self.feature_names), None
                 self.feature_names.append(name)
+        twice = repeated(self.feature_names)
+        if twice:
+            raise DataFileError(f"{path} has several columns of the name {twice[0]!r}")
         if texts:
             warn_user(
                 f"{path}: the text attributes {texts[:5]} are not read; pass drop={texts[:5]} "
@@ -328,6 +360,11 @@ class _Columns:
             )
 
     def _add_nominal(self, column, name, values):
+        twice = repeated(values)
+        if twice:
+            raise DataFileError(
+                f"{self.path}: the attribute {name!r} lists the value {twice[0]!r} twice"
+            )
         first = len(self.feature_names)
         try:
             self.features[column] = first, {value: float(value) for value in values}

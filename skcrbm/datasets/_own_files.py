@@ -20,6 +20,8 @@ from skcrbm.datasets._tables import (
     label_number,
     label_positions,
     naming_the_file,
+    repeated,
+    require_distinct_labels,
 )
 from skcrbm.exceptions import DataFileError
 
@@ -119,13 +121,17 @@ def read_svmlight(
     path = existing_file(path)
     with naming_the_file(path, "utf-8"), open(path, "rb") as stream:
         declared = _declared_sizes(stream)
-        X, rows = load_svmlight_file(
-            stream,
-            multilabel=True,
-            n_features=n_features if n_features is not None or declared is None else declared[1],
-            zero_based=cast(Any, zero_based),
-            dtype=dtype,
-        )
+        try:
+            X, rows = load_svmlight_file(
+                stream,
+                multilabel=True,
+                n_features=declared[1] if n_features is None and declared else n_features,
+                zero_based=cast(Any, zero_based),
+                dtype=dtype,
+            )
+        except ValueError:
+            _require_valid_lines(path, stream)
+            raise
     if declared is not None:
         if X.shape[0] != declared[0]:
             raise DataFileError(
@@ -134,11 +140,13 @@ def read_svmlight(
             )
         if names is None:
             names = _label_names(declared[2])
-    numbers = [number for row in rows for number in row]
-    if any(number != int(number) for number in numbers):
-        raise DataFileError(f"{path} holds label numbers that are not integers")
+    for k, row in enumerate(rows):
+        if not all(number.is_integer() for number in row):
+            raise DataFileError(f"{path}: row {k + 1} has a label number that is not an integer")
+        if len(set(row)) < len(row):
+            raise DataFileError(f"{path}: row {k + 1} has the label {int(repeated(row)[0])} twice")
     if names is None:
-        found = sorted({int(number) for number in numbers})
+        found = sorted({int(number) for row in rows for number in row})
         if not found:
             raise DataFileError(f"{path} contains no label; pass the number of labels as labels=")
         place, names = {number: k for k, number in enumerate(found)}, [str(n) for n in found]
@@ -171,6 +179,7 @@ def _label_names(labels: Any) -> list[str] | None:
         names = [str(name) for name in labels]
     if not names:
         raise ValueError(f"labels must be a number or a list of names, got {labels!r}")
+    require_distinct_labels(names)
     return names
 
 
@@ -184,6 +193,56 @@ def _declared_sizes(stream):
         return tuple(int(word) for word in words)
     stream.seek(0)
     return None
+
+
+def _require_valid_lines(path, stream):
+    """Raise a `DataFileError` that names the first line that scikit-learn cannot read.
+
+    `stream` is the open file. scikit-learn's own errors do not name the line.
+    """
+    stream.seek(0)
+    declared = _declared_sizes(stream)
+    for number, line in enumerate(stream, 1 if declared is None else 2):
+        problem = _problem_of(line.partition(b"#")[0].decode("utf-8", "replace").split())
+        if problem:
+            raise DataFileError(f"{path}, line {number}: {problem}")
+
+
+def _problem_of(words):
+    """Return what is wrong with the words of a line of an svmlight file, or None."""
+    if words and ":" not in words[0]:
+        for label in words[0].split(","):
+            if not _is_number(label):
+                return (
+                    f"{label!r} in {words[0]!r} is not a label number; labels are numbers with "
+                    "commas between them and without spaces, such as 0,2"
+                )
+        words = words[1:]
+    if words and words[0].startswith("qid:"):
+        words = words[1:]
+    last = -1
+    for word in words:
+        index, colon, value = word.partition(":")
+        if not colon or not index.isdecimal() or not _is_number(value):
+            return (
+                f"{word!r} is not a feature; a feature is index:value, such as 3:0.5, where index "
+                "is an integer of at least 0 and value is a number"
+            )
+        if int(index) <= last:
+            return (
+                f"the index {index} follows the index {last}; the indices of a row should "
+                "increase, and each index should occur once"
+            )
+        last = int(index)
+    return None
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_csv(
@@ -306,10 +365,10 @@ def _check_fields(path, sep, encoding):
     with open(path, encoding=encoding.replace("utf-8", "utf-8-sig"), newline="") as stream:
         rows = csv.reader(stream, delimiter=sep)
         names = next((row for row in rows if row), [])
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        twice = repeated(names)
+        if twice:
             raise DataFileError(
-                f"{path}, line {rows.line_num}: several columns have the same name: {repeated[:5]}"
+                f"{path}, line {rows.line_num}: several columns have the same name: {twice[:5]}"
             )
         lines = []
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,21 @@ def label_positions(labels: Any, names: Sequence[str], path: Path) -> list[int]:
     if not wanted:
         raise ValueError("`labels` must contain the name of at least one column")
     _check_known("labels", wanted, names, path)
-    repeated = sorted({name for name in wanted if wanted.count(name) > 1})
-    if repeated:
-        raise ValueError(f"`labels` has the name of a column twice: {repeated}")
+    require_distinct_labels(wanted)
     place = {name: column for column, name in enumerate(names)}
     return [place[name] for name in wanted]
+
+
+def require_distinct_labels(names: Sequence[str]) -> None:
+    """Raise a ValueError if the argument `labels` has a name twice."""
+    twice = repeated(names)
+    if twice:
+        raise ValueError(f"`labels` has the name of a column twice: {twice}")
+
+
+def repeated(values: Iterable[Any]) -> list[Any]:
+    """Return the values that occur more than once, in increasing order."""
+    return sorted(value for value, count in Counter(values).items() if count > 1)
 
 
 def dropped_names(drop: Any, names: Collection[str], path: Path) -> list[str]:

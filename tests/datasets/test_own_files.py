@@ -114,6 +114,7 @@ def test_labels_at_the_end_and_dropped_columns(file):
         ("{0,1}", "{0,2}", None, "'1' is not in the list"),
         ("calm {0,1}", "calm numeric", None, None),
         ("1,0,90.5", "{0 1}", None, "parsed|value of an attribute"),
+        ("no, 1\n", "no, 1, {2.5}\n", 16, r"weight in braces, \{2\.5\}, .* as sample_weight"),
     ],
 )
 def test_damaged_arff(file, old, new, line, words):
@@ -127,6 +128,29 @@ def test_damaged_arff(file, old, new, line, words):
         read_arff(path)
     number = r"\d+" if line is None else line
     assert re.match(rf"{re.escape(str(path))}, line {number}: ", str(info.value))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("{2 ?, 0 ?}", "{2 1, 0 1, 2 3}", "line 14: the row has several values of attribute 2"),
+        ("{2 ?, 0 ?}", "{0 1,02 1, 0 0}", "line 14: the row has several values of attribute 0"),
+        ("{2 ?, 0 ?}", "{2 1, 0 1}, {2.5}", r"line 14: .* weight in braces, \{2\.5\}"),
+        ("harp}", "lute}", "the attribute 'instrument' lists the value 'lute' twice"),
+        ("live {no, yes}", "'instrument=harp' numeric", "several columns of the name 'instrum"),
+    ],
+)
+def test_repeated_parts_of_sparse_arff(file, old, new, words):
+    assert old in SPARSE
+    path = file(SPARSE.replace(old, new))
+    with pytest.raises(DataFileError, match=words):
+        read_arff(path)
+
+
+def test_quoted_values_of_sparse_arff(file):
+    """Numbers after a comma in a quoted value are no attributes."""
+    text = SPARSE.replace("'bass drum'", r"'bass, 3 \', 3 drum'")
+    assert read_arff(file(text)).data.toarray()[0].tolist() == [90.5, 0, 1, 0, 1, 3]
 
 
 def test_labels_that_are_not_binary(file):
@@ -297,10 +321,19 @@ def test_svmlight_with_declared_sizes(file):
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("0 1:a\n", {}, "cannot be read: could not convert"),
-        ("x 1:1\n", {}, "cannot be read: could not convert"),
-        ("0 3:1 1:1\n", {}, "cannot be read"),
-        ("0.5 1:1\n", {}, "not integers"),
+        ("0 1:1\n# none\n0 1:a\n", {}, "line 3: '1:a' is not a feature"),
+        ("0 1:1\n0 1: 2:1\n", {}, "line 2: '1:' is not a feature; a feature is index:value"),
+        ("0 1:1\n0 1\n", {}, "line 2: '1' is not a feature"),
+        ("0 1:1\n0 :1\n", {}, "line 2: ':1' is not a feature"),
+        ("2 5 3\n0 1:1\n0 1.5:1\n", {}, "line 3: '1.5:1' is not a feature"),
+        ("x 1:1\n", {}, "line 1: 'x' in 'x' is not a label number"),
+        ("0 1:1\n1, 2 1:1\n", {}, "line 2: '' in '1,' is not a label .* without spaces"),
+        ("0 3:1 1:1\n", {}, "line 1: the index 1 follows the index 3"),
+        ("0 1:1\n0 1:1 1:2\n", {}, "line 2: the index 1 follows the index 1; .* occur once"),
+        ("0 1:1\n", {"zero_based": True, "n_features": 1}, "cannot be read: n_features was set"),
+        ("0 1:1\n0.5 1:1\n", {}, "row 2 has a label number that is not an integer"),
+        ("0 1:1\n3,1,3 1:1\n", {}, "row 2 has the label 3 twice"),
+        ("0 1:1\n", {"labels": ["a", "a"]}, r"`labels` has the name of a column twice: \['a'\]"),
         (" 1:1\n", {}, "contains no label; pass the number"),
         ("0 1:1\n7 1:1\n", {"labels": 3}, "row 2 has the label 7, but 3 labels are"),
         ("0 1:1\n", {"labels": 0}, "labels must be at least 1"),
