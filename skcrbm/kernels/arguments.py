@@ -51,6 +51,7 @@ class RBMOptions(NamedTuple):
     damping: float
     want_log_partition: bool
     want_statistics: bool
+    bounds: bool  # True if log Z is the tree-reweighted upper bound
 
 
 class RBMAnswers(NamedTuple):

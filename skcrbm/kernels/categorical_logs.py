@@ -16,6 +16,15 @@ Here Z_i is the sum of exp(theta_i) over the states of i. Z_a is the sum of the 
 each multiplied by the messages to the table. Z_ai is the sum, over the states of i, of the product
 of the two messages between a and i. If all rho are 1, this is Bethe's log Z. Multiplying all
 entries of a message by the same number does not change log Z.
+
+If messages are tree-reweighted, ``sum_a rho_a max_(i in a) g_ai`` is added, so that log Z is an
+upper bound whatever the messages are. Here g_ai is the logarithm of the largest value of n / m over
+the possible states of i, minus the logarithm of its mean under the belief of i, where m is the
+message from a to i and n the message that a would send next. At a fixed point all g are 0. (The
+messages move weight between the factors and the variables of an acyclic set of factors. The sum
+over all states of the set is computed by removing one factor after the other, with all its
+variables except one, i. Then a factor multiplies the weights of the states of i by numbers that are
+proportional to n / m, and the largest of them is a bound.)
 """
 
 import math
@@ -357,12 +366,15 @@ def log_total(graph, e, sent, entries, work):
 
 
 @jit
-def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, statistics, work):
+def sum_logs(
+    graph, rho, bounds, models, weight, want_statistics, each, log_partition, statistics, work
+):  # fmt: skip
     """Compute log Z and the probabilities of all table entries, from the final messages.
 
     Parameters
     ----------
     graph, rho, models, work : see `pass_logs`
+    bounds : bool, True to make log Z an upper bound, for tree-reweighted messages
     weight : (N,) weight of each model in the sum of the statistics
     want_statistics : bool
     each : bool, True for the statistics of each model, False for their sum
@@ -374,6 +386,7 @@ def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, s
     new, entries = work.new, work.entries
     none = entries[:0]
     n = np.uintp(held.shape[1])
+    excess = np.empty(rho.shape[0] if bounds else 0)
     for m in range(own.shape[0]):
         total = 0.0
         for v in range(n):
@@ -385,6 +398,8 @@ def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, s
                 for a in range(k):
                     new[a] += rho[e] * message[m, at + a]
             total += log_sum(new, ZERO, k)
+            if bounds:
+                _excesses(graph, v, k, message[m], sent[m], excess, work)
             for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
                 at = message_start[e]
                 for a in range(k):
@@ -399,7 +414,42 @@ def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, s
                         x = 1.0 if each else weight[m]
                         for s in range(table_size(graph, e)):
                             statistics[row, graph.place[e] + s] += x * entries[s]
+        for e in range(np.uintp(excess.shape[0])):
+            if graph.slot[e] == ZERO:
+                total += rho[e] * largest_excess(graph, e, excess)
         log_partition[m] = total if total == total else -math.inf
+
+
+@jit(allocates=False)
+def _excesses(graph, v, k, message, sent, excess, work):
+    """Compute g of all edges of variable v, whose log-belief with k states is in `work.new`."""
+    belief, new = work.behind, work.old
+    for a in range(k):
+        belief[a] = work.new[a]
+    for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+        receive_logs(graph, e, sent, new, work)
+        high = -math.inf
+        for a in range(k):
+            if belief[a] > -math.inf:
+                new[a] -= message[graph.message_start[e] + a]
+                high = max(high, new[a])
+        total = mean = 0.0
+        low = log_sum(belief, ZERO, k)
+        for a in range(k):
+            if belief[a] > -math.inf:
+                p = math.exp(belief[a] - low)
+                total += p
+                mean += p * math.exp(new[a] - high)
+        excess[e] = max(0.0, math.log(total / mean)) if mean > 0.0 else 0.0
+
+
+@jit(allocates=False)
+def largest_excess(graph, e, excess):
+    """Return the largest entry of `excess` (E,) of the edges of the factor of edge e."""
+    scope, found = graph.scope[e], 0.0
+    for j in range(graph.arity[e]):
+        found = max(found, excess[graph.scopes[scope + j]])
+    return found
 
 
 @jit(allocates=False)

@@ -536,19 +536,69 @@ def _joint(graph, e, sent, work, total, n_lanes):
 
 
 @jit(allocates=False)
+def _excesses(graph, v, k, general, message, sent, excess, work, n_lanes):
+    """Compute g, see `categorical_logs`, of all edges of variable v, with k states.
+
+    The weights of the states, in proportion to the belief of v, are in `work.new`.
+    """
+    belief, new, high, mean, total = work.behind, work.new, work.high, work.part, work.change
+    for l in range(n_lanes):
+        total[l] = 0.0
+    for a in range(k):
+        for l in range(n_lanes):
+            belief[a, l] = new[a, l]
+            total[l] += new[a, l]
+    for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+        receive(None, graph, e, k, sent, work, general, n_lanes)
+        for l in range(n_lanes):
+            high[l] = mean[l] = 0.0
+        for a in range(k):
+            row = graph.message_start[e] + a
+            for l in range(n_lanes):
+                x = new[a, l] / message[row, l] if belief[a, l] > 0.0 else 0.0
+                high[l] = max(high[l], x)
+                mean[l] += belief[a, l] * x
+        for l in range(n_lanes):
+            x = high[l] * total[l]
+            excess[e, l] = x / mean[l] if x > mean[l] > 0.0 else 1.0
+
+
+@jit(allocates=False)
+def _add_excesses(graph, edge_rho, excess, order, log_partition, part, n_lanes):
+    """Add ``rho_a max g`` of all factors to log Z; `excess` (E, lanes) holds the exp(g)."""
+    for e in range(np.uintp(excess.shape[0])):
+        if graph.slot[e] != ZERO:
+            continue
+        for l in range(n_lanes):
+            part[l] = 1.0
+        for j in range(graph.arity[e]):
+            other = graph.scopes[graph.scope[e] + j]
+            for l in range(n_lanes):
+                part[l] = max(part[l], excess[other, l])
+        log_in_place(part, n_lanes)
+        r = 1.0
+        if edge_rho is not None:
+            r = edge_rho[e]
+        for l in range(n_lanes):
+            log_partition[order[l]] += r * part[l]
+
+
+@jit(allocates=False)
 def sum_weights(
-    graph, edge_rho, rows, good, weight, want_log_z, want_statistics, each, log_partition,
-    statistics, work,
+    graph, edge_rho, rows, good, weight, want_log_z, want_statistics, each, general, excess,
+    log_partition, statistics, work,
 ):  # fmt: skip
     """Compute log Z and the probabilities of all table entries, from the final messages.
 
     Parameters
     ----------
-    graph, edge_rho, rows, work : see `pass_lanes`
+    graph, edge_rho, rows, general, work : see `pass_lanes`
     good : (lanes,) bool, False for models that are left out of the statistics
     weight : (lanes,) weight of each model in the sum of the statistics
     want_log_z, want_statistics : bool
     each : bool, True for the statistics of each model, False for their sum
+    excess : (E, lanes) scratch space to make log Z an upper bound, for tree-reweighted messages;
+        None for sum-product messages
     log_partition : (lanes,) output, log Z
     statistics : (1 or lanes, n_entries); the probabilities are added to it
     """
@@ -580,6 +630,11 @@ def sum_weights(
             _log_sums(new, own, ZERO, start, k, part, n_lanes)
             for l in range(n_lanes):
                 log_partition[order[l]] += part[l]
+            if excess is not None:
+                for a in range(k):
+                    for l in range(n_lanes):
+                        new[a, l] *= own[start + a, l]
+                _excesses(graph, v, k, general, message, sent, excess, work, n_lanes)
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
             if graph.slot[e] != ZERO:
                 continue
@@ -604,3 +659,5 @@ def sum_weights(
                 log_in_place(total, n_lanes)
                 for l in range(n_lanes):
                     log_partition[order[l]] += r * total[l]
+    if want_log_z and excess is not None:
+        _add_excesses(graph, edge_rho, excess, order, log_partition, part, n_lanes)

@@ -36,7 +36,6 @@ from skcrbm.kernels.scalar import (
     SUM,
     add_row,
     copy_into,
-    entropy_term,
     fill,
     log_odds_moved,
     max_message_from_beliefs,
@@ -281,38 +280,44 @@ def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, fiel
 
 
 @jit
-def _tree_reweighted_log_partition(
-    w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, rows, message
-):
-    """Return the tree-reweighted log Z of the free units, with w = W / rho.
+def _upper_log_partition(w, rho, visible_bias, hidden_bias, free, rows, message):
+    """Return an upper bound on log Z of the free units, with w = W / rho.
 
-    log Z is ``b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j)``, where b and c are
-    the biases, q are the P(on) of the units, p11 is P(both on) of an edge, and H are entropies.
+    The bound holds for any messages. Let u be the message from visible unit i to hidden unit j, d
+    the message in the other direction that agrees with u, theta the log-odds that follow from the
+    messages, x = theta_i - d and n = f(w, x). The messages move weight between the edges and the
+    units of a tree, and Z of a tree is the product of the sums of its units times a factor for each
+    edge, which a visible leaf i changes by at most the larger of its values for the two states of
+    j. So log Z is at most
+
+        sum_j sp(theta_j) + sum_i sp(theta_i) + rho sum_ij (sp(x) - sp(theta_i) + max(0, n - u))
+
+    At a fixed point n = u, and the bound is the tree-reweighted log Z.
     """
+    n_visible, n_hidden = visible_bias.shape[0], hidden_bias.shape[0]
+    theta_h = np.empty(n_hidden)
     log_z = 0.0
-    one = 1.0
-    n_visible = theta_v.shape[0]
-    for j in range(theta_h.shape[0]):
-        if not free[n_visible + j]:
-            continue
-        q, r = sigmoid_pair(float(theta_h[j]), one)
-        log_z += hidden_bias[j] * q if q > 0 else 0.0
-        log_z += entropy_term(q) + entropy_term(r)
+    for j in range(n_hidden):
+        theta_h[j] = hidden_bias[j]
+        for k in range(rows.shape[0]):
+            theta_h[j] += rho * float(message[k, j])
+        log_z += softplus(theta_h[j]) if free[n_visible + j] else 0.0
+    received = np.empty(n_hidden)
     for k in range(rows.shape[0]):
-        i = rows[k]
-        q, r = sigmoid_pair(float(theta_v[i]), one)
-        unary = entropy_term(q) + entropy_term(r)
-        log_z += visible_bias[i] * q + unary
-        for j in range(theta_h.shape[0]):
-            if not free[n_visible + j]:
-                continue
-            cavity = float(theta_h[j]) - message[k, j]
-            on, off = sigmoid_pair(cavity + w[k, j], one)
-            with_off, neither = sigmoid_pair(cavity, one)
-            p11, p10, p01, p00 = q * on, q * off, r * with_off, r * neither
-            both = entropy_term(p11) + entropy_term(p10) + entropy_term(p01) + entropy_term(p00)
-            q_h, r_h = sigmoid_pair(float(theta_h[j]), one)
-            log_z += rho * (w[k, j] * p11 + both - unary - entropy_term(q_h) - entropy_term(r_h))
+        theta = float(visible_bias[rows[k]])
+        for j in range(n_hidden):
+            x = theta_h[j] - message[k, j]
+            received[j] = softplus(w[k, j] + x) - softplus(x) if free[n_visible + j] else 0.0
+            theta += rho * received[j]
+        # Begin with the more probable state, so that large log-odds do not cancel.
+        sign = 1.0 if theta > 0 else -1.0
+        rest = softplus(-sign * theta)
+        log_z += rest + (visible_bias[rows[k]] if theta > 0 else 0.0)
+        for j in range(n_hidden):
+            if free[n_visible + j]:
+                x = theta - received[j]
+                sent = softplus(w[k, j] + x) - softplus(x)
+                log_z += rho * (softplus(-sign * x) - rest + max(0.0, sent - message[k, j]))
     return log_z
 
 
@@ -492,9 +497,9 @@ def pass_logs(kind, model, batch, options, answers):
                             x = theta_h[j] - message[k, j] + w[k, j]
                             share = weight[n] * ti[i] * sigmoid_pair(x, one)[0]
                             pairwise[i, j] += share
-        if options.want_log_partition and rho != one:
-            log_partition[n] = _tree_reweighted_log_partition(
-                w, rho, visible_bias[n], hidden_bias[n], free[n], theta_v, theta_h, active, message
+        if options.want_log_partition and options.bounds:
+            log_partition[n] = _upper_log_partition(
+                w, rho, visible_bias[n], hidden_bias[n], free[n], active, message
             )
         elif options.want_log_partition:
             log_partition[n] = _log_partition(message, theta_v, theta_h, free_h, active, total, t)

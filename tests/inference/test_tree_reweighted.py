@@ -6,7 +6,13 @@ from reference.dtypes import DTYPES
 from reference.naive_bp import naive_tree_reweighted
 from reference.random_models import random_rbm
 
-from skcrbm.energies import RBMEnergy
+from skcrbm.energies import (
+    FactorGraphEnergy,
+    IsingEnergy,
+    RBMEnergy,
+    SparseIsingEnergy,
+    TableFactors,
+)
 from skcrbm.inference import SumProduct, TreeReweighted, infer
 
 ALL = ("marginals", "pairwise", "log_partition")
@@ -71,3 +77,66 @@ def test_image_sized_couplings_stay_finite(dtype):
     assert np.isfinite(result.marginals).all()
     assert np.isfinite(result.log_partition).all()
     assert (result.pairwise >= 0).all()
+
+
+def _random_ising(rng, n, scale):
+    coupling = np.triu(rng.normal(0, scale, (n, n)), 1) * (rng.random((n, n)) < 0.8)
+    return IsingEnergy(coupling + coupling.T, rng.normal(0, 1, (2, n)))
+
+
+def _random_sparse(rng, n, scale):
+    edges = [(i, k) for i in range(n) for k in range(i) if rng.random() < 0.7] or [(0, 1)]
+    weights = rng.normal(0, scale, len(edges))
+    return SparseIsingEnergy.from_edges(edges, weights, rng.normal(0, 1, (2, n)))
+
+
+def _random_rbm(rng, n, scale):
+    return random_rbm(int(rng.integers(1000)), n, 3, n_models=2, scale=scale)
+
+
+def _random_tables(rng, n, scale):
+    """Tables of up to three variables, some of whose entries are impossible."""
+    tables = []
+    for _ in range(n):
+        table = rng.normal(0, scale, (1, 2, 2, 2))
+        table[0, 1, 0, 1] = -np.inf
+        tables.append(TableFactors([rng.permutation(n)[:3]], table))
+    return FactorGraphEnergy(tables, rng.normal(0, 1, (2, n)))
+
+
+def _random_levels(rng, n, scale):
+    """Tables and Potts tables of variables with three states."""
+    groups = []
+    for i in range(1, n):
+        for k in range(i):
+            table = np.eye(3)[None] * rng.normal(0, scale)
+            if rng.random() < 0.5:
+                table = rng.normal(0, scale, (1, 3, 3))
+            groups.append(TableFactors([[i, k]], table))
+    return FactorGraphEnergy(groups, rng.normal(0, 1, (2, n, 3)))
+
+
+MODELS = _random_ising, _random_sparse, _random_rbm, _random_tables, _random_levels
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.3, 0.5])
+@pytest.mark.parametrize("draw", MODELS)
+def test_log_partition_is_a_bound_after_any_number_of_iterations(draw, damping):
+    rng = np.random.default_rng(0)
+    for scale in (0.1, 1.0, 10.0, 100.0):
+        for n_iter in (1, 2, 5, 100):
+            energy = draw(rng, int(rng.integers(3, 6)), scale)
+            exact = infer(energy, "exact", returns="log_partition").log_partition
+            method = TreeReweighted(max_iter=n_iter, damping=damping)
+            found = infer(energy, method, returns="log_partition").log_partition
+            assert (found >= exact - 1e-10 * (1 + np.abs(exact))).all()
+
+
+def test_beliefs_that_stop_far_from_the_fixed_point():
+    """Couplings of 88 stop moving probabilities while log-odds still move."""
+    coupling = [[0, 88, -49], [88, 0, -3], [-49, -3, 0]]
+    energy = IsingEnergy(coupling, [[-0.4, -0.8, -1.2]])
+    exact = infer(energy, "exact", returns="log_partition").log_partition[0]
+    for n_iter in (1, 3, 10, 100):
+        method = TreeReweighted(max_iter=n_iter)
+        assert infer(energy, method, returns="log_partition").log_partition[0] >= exact

@@ -109,29 +109,28 @@ def naive_sum_product(weights, visible_bias, hidden_bias, n_iter, damping=0.0):
 
 
 def naive_tree_reweighted(weights, visible_bias, hidden_bias, rho, n_iter, damping=0.0):
-    """Beliefs, pairwise beliefs and the log Z of tree-reweighted message passing."""
+    """Beliefs, pairwise beliefs and the upper bound of tree-reweighted message passing."""
     w = np.asarray(weights, np.float64)
     n_visible, n_hidden = w.shape
     theta_v, theta_h, down, up, trace, _ = naive_messages(
         weights, visible_bias, hidden_bias, n_iter, damping, rho=rho
     )
-    q_v, q_h = _sigma(theta_v), _sigma(theta_h)
     pairwise, pairwise_off = np.zeros_like(w), np.zeros_like(w)
-
-    def entropy(*probabilities):
-        return -sum(p * np.log(p) for p in probabilities if p > 0)
-
-    log_z = np.dot(visible_bias, q_v) + np.dot(hidden_bias, q_h)
-    log_z += sum(entropy(q, 1 - q) for q in (*q_v, *q_h))
+    # Beliefs of visible units that agree with the messages down, as the bound needs them.
+    received = visible_bias + rho * down.sum(axis=1)
+    log_z = _sp(received).sum() + _sp(theta_h).sum()
     for i in range(n_visible):
         for j in range(n_hidden):
             a, b = theta_v[i] - down[i, j], theta_h[j] - up[i, j]
             table = np.array([w[i, j] / rho + a + b, a, b, 0.0])
             p = np.exp(table - np.logaddexp.reduce(table))
             pairwise[i, j], pairwise_off[i, j] = p[0], p[1]
-            log_z += w[i, j] * p[0]
-            unaries = entropy(q_v[i], 1 - q_v[i]) + entropy(q_h[j], 1 - q_h[j])
-            log_z += rho * (entropy(*p) - unaries)
+            # The largest sum over the states of one unit of the edge, for any state of the other.
+            own, other = (0, received[i]), (0, theta_h[j])
+            edge = np.array([[0, -up[i, j]], [-down[i, j], w[i, j] / rho - up[i, j] - down[i, j]]])
+            to_j = np.logaddexp.reduce(edge + np.array(own)[:, None], axis=0) - _sp(received[i])
+            to_i = np.logaddexp.reduce(edge + np.array(other), axis=1) - _sp(theta_h[j])
+            log_z += rho * max(*to_i, *to_j)
     return Beliefs(
         np.concatenate([theta_v, theta_h]), pairwise, pairwise_off, log_z, np.array(trace)
     )

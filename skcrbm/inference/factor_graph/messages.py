@@ -91,8 +91,9 @@ def solve_max_product(method, energy, query):
 
 
 def pass_in_lanes(
-    graph, arrays, models, options, answers, *, start=None, rho=None, sums=None, states=None
-):
+    graph, arrays, models, options, answers, *, start=None, rho=None, bounds=False, sums=None,
+    states=None,
+):  # fmt: skip
     """Pass messages for N models, in blocks of models that lie side by side.
 
     Sums are computed from weights; max-product adds logarithms. So all numbers of the arguments are
@@ -114,6 +115,8 @@ def pass_in_lanes(
         messages.
     rho : tuple of ndarray, default=None
         Weights of tree-reweighted messages by edge and by variable, see `pass_lanes`.
+    bounds : bool, default=False
+        Whether log Z is an upper bound, which needs tree-reweighted messages.
     sums : GraphSums, default=None
         If given, log Z and the statistics of the models without underflow are added to its arrays.
     states : FoundStates, default=None
@@ -170,9 +173,11 @@ def pass_in_lanes(
                 array[rows][order] = lanes.T
         if sums is not None and (sums.want_log_partition or sums.want_statistics):
             statistics = sums.statistics[rows] if sums.each else sums.statistics
+            excess = np.empty((len(graph.variables), n)) if bounds else None
             sum_weights(
                 arrays, edge_rho, block, found.good, sums.weight[rows], sums.want_log_partition,
-                sums.want_statistics, sums.each, sums.log_partition[rows], statistics, work,
+                sums.want_statistics, sums.each, general, excess, sums.log_partition[rows],
+                statistics, work,
             )  # fmt: skip
 
 
@@ -203,6 +208,7 @@ class _Run:
             rho = self.graph.appearance
         self.rho = rho[self.graph.edges[1]]
         self.powers = (self.rho, self._powers()) if (rho < 1).any() else None
+        self.bounds = reweighted
         self.factor_rho = rho
         reach = self.graph.reach / rho.min(initial=1.0)
         self.slack = convergence_slack(method.tolerance, reach.max(initial=0.0), np.dtype(float))
@@ -396,7 +402,7 @@ class _Run:
         )  # fmt: skip
         pass_in_lanes(
             self.graph, self.weights, part, self._options(), out, start=start, rho=self.powers,
-            sums=here,
+            bounds=self.bounds, sums=here,
         )  # fmt: skip
         good = out.good
         kept = some[good]
@@ -430,8 +436,8 @@ class _Run:
             np.zeros((len(some), sums.statistics.shape[1])) if sums.each else sums.statistics
         )
         sum_logs(
-            self.logs, self.rho, part, sums.weight[some], sums.want_statistics, sums.each,
-            log_z, statistics, work,
+            self.logs, self.rho, self.bounds, part, sums.weight[some], sums.want_statistics,
+            sums.each, log_z, statistics, work,
         )  # fmt: skip
         sums.log_partition[some] = log_z
         if sums.each:

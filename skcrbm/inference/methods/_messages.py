@@ -135,9 +135,9 @@ class TreeReweighted(MessagePassing):
     """Tree-reweighted belief propagation (Wainwright, Jaakkola and Willsky 2005).
 
     The messages of each edge are weighted by its appearance probability rho, the probability that
-    a random spanning tree contains the edge. At convergence the returned log Z is an upper bound.
-    The beliefs solve a concave problem, so that the fixed point is unique. On trees rho is 1, and
-    the method is exact and equals sum-product.
+    a random spanning tree contains the edge. The beliefs solve a concave problem, so that the fixed
+    point is unique. The returned log Z is an upper bound after any number of iterations, up to
+    rounding. On trees rho is 1, and the method is exact and equals sum-product.
 
     In an RBM the graph is the complete bipartite graph, and ``rho = (V + H - 1) / (V H)`` for each
     edge.

@@ -78,10 +78,10 @@ def _find_state(method, energy, query, kind):
     return fields
 
 
-def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=None):
+def _pass_messages(method, energy, query, kind, *, edge_appearance=None, beliefs=None):
     """Pass messages on a batch of RBMs.
 
-    `kind` is SUM, MAX or MIXED. `edge_appearance` is rho if messages are tree-reweighted, else 1.
+    `kind` is SUM, MAX or MIXED. `edge_appearance` is rho if messages are tree-reweighted.
     If `beliefs` (N, V + H) are given, message passing starts from these log-odds, instead of the
     start of the query. If neither `beliefs` nor a start of the query is given, the visible units
     begin with messages computed from their fields.
@@ -123,6 +123,7 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
         damping=dtype.type(method.damping),
         want_log_partition="log_partition" in query.returns,
         want_statistics="statistics" in query.returns,
+        bounds=edge_appearance is not None,
     )
 
     def solve(rows, statistics):
@@ -174,7 +175,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
     norm = max(norms.max(initial=0), float(columns.max(initial=0)))
-    if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
+    if kind != MAX and damping in (0.0, 0.5) and edge_appearance is None:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
             # Choose `floor` such that floor * exp(max|W|) is below the precision of the dtype, but
@@ -183,7 +184,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
             piece = _row_pieces(weights, norms, limit)
             couplings = OddsCouplings(weights, np.exp(weights), norms, piece, step, limit, floor)
             return pass_odds, couplings, norm
-    rho = dtype.type(edge_appearance)
+    rho = dtype.type(1.0 if edge_appearance is None else edge_appearance)
     return pass_logs, LogCouplings(weights / rho, rho), norm
 
 
