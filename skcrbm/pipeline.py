@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from sklearn import pipeline
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
@@ -438,7 +439,9 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, auto_wrap_output_keys
         y : None
             Ignored.
         """
-        rows, _ = positions(X)
+        rows, start = positions(X)
+        if start[-1] == 0:
+            raise ValueError("all sequences of X are empty, so there is nothing to fit")
         self.transformer_ = clone(self.transformer).fit(rows)
         for name in ("n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)  # an earlier fit may have set this attribute
@@ -459,6 +462,8 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, auto_wrap_output_keys
         """
         check_is_fitted(self, "transformer_")
         rows, start = positions(X)
+        if start[-1] == 0:  # transformers need at least one row
+            return [np.empty((0, 0)) for _ in pairwise(start)]
         if hasattr(self, "feature_names_in_"):
             check_feature_names(self, rows, reset=False)
         rows = self.transformer_.transform(rows)

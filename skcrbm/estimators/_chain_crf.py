@@ -378,7 +378,7 @@ class ChainCRF(StructuredCRF):
         FactorGraphEnergy
             Factor graph whose variable t is the class at position t, as an index of `classes_`.
         """
-        batch, model = self._given([sequence], None), self._model
+        batch, model = self._single(sequence), self._model
         energies = model.first_order(batch.X, batch.start)
         length, n_states = energies.scores.shape
         unary = energies.scores.copy()

@@ -455,7 +455,9 @@ class GraphCRF(StructuredCRF):
         i, j = batch.arrays.edges.T
         wrong = np.flatnonzero(forbidden[path[i], path[j]])
         if len(wrong):
-            graphs = np.unique(np.searchsorted(batch.start, i[wrong], side="right") - 1)
+            graphs = batch.index[
+                np.unique(np.searchsorted(batch.start, i[wrong], side="right") - 1)
+            ]
             warn_user(
                 "decode='marginal' chooses the class of each node separately, and predicts pairs "
                 f"of classes in `forbidden` at {len(wrong)} edges of {len(graphs)} graphs, first "
@@ -536,7 +538,7 @@ class GraphCRF(StructuredCRF):
         return self._by_graphs(batch, answer)
 
     def _draws(self, batch, n_samples, rng):
-        seeds = [rng.randint(np.iinfo(np.int32).max) for _ in range(len(batch))]
+        seeds = {i: rng.randint(np.iinfo(np.int32).max) for i in batch.index.tolist()}
 
         def answer(piece):
             posed = Posed.of(self._model, piece)
@@ -632,7 +634,9 @@ class GraphCRF(StructuredCRF):
             states = posed.states(found.assignment[0])
             return self.classes_[states // self._model.n_latent], -score, found.gap[0]
 
-        labels, objective, gap = zip(*self._by_graphs(batch, answer))
+        of_empty = self.classes_[:0], 0.0, 0.0
+        found = self._by_rows(batch, lambda rows: self._by_graphs(rows, answer), of_empty)
+        labels, objective, gap = zip(*found)
         parts = np.empty(len(labels), object)
         parts[:] = labels
         return parts, np.array(objective), np.array(gap)
@@ -662,7 +666,8 @@ class GraphCRF(StructuredCRF):
             )
             return found.converged[0]
 
-        return np.array(self._by_graphs(batch, answer), bool)
+        found = self._by_rows(batch, lambda rows: self._by_graphs(rows, answer), True)
+        return np.array(found, bool)
 
     def factor_graph(self, graph: Any) -> FactorGraphEnergy:
         """Return p(y | x) of a single graph as a factor graph.
@@ -682,7 +687,7 @@ class GraphCRF(StructuredCRF):
             latent states, a variable is ``class * n_latent_states + latent state``. If nodes have
             types, the index refers to the classes of the node's own type.
         """
-        return Posed.free(self._model, self._given([graph], None)).energy
+        return Posed.free(self._model, self._single(graph)).energy
 
     def _by_graphs(self, batch, answer):
         """Return the list of ``answer(part)`` for all graphs; a part is a batch of one graph."""

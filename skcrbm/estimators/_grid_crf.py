@@ -32,6 +32,7 @@ from skcrbm.targets.pixels import (
 )
 from skcrbm.targets.sequences import IMAGE
 from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.ragged import sums_of_rows
 from skcrbm.utils.sklearn_private import Interval
 
 # Learning rate of Adam if `learning_rate` is "auto". The rate is larger than in other models,
@@ -122,6 +123,8 @@ class GridCRF(StructuredCRF):
         Objective of each iteration, or mean loss of a pixel in each epoch.
     n_iter_ : int
         Number of iterations or epochs.
+    n_features_in_ : int
+        Number of channels of X.
 
     See Also
     --------
@@ -213,7 +216,9 @@ class GridCRF(StructuredCRF):
 
     def _first_rows(self, X, classes, sample_weight, **reading):
         rows = ImageRows()
-        return rows, rows.fit_transform(X, sample_weight)
+        arrays = rows.fit_transform(X, sample_weight)
+        self.n_features_in_ = len(rows.mean)
+        return rows, arrays
 
     def _weights(self, sample_weight, arrays):
         """Return the weights of the pixels (T,), from weights of images or of pixels."""
@@ -325,7 +330,7 @@ class GridCRF(StructuredCRF):
         seen = np.flatnonzero(batch.path != MISSING)
         found = np.zeros(len(batch.path))
         found[seen] = log_p[seen, batch.path[seen]]
-        return np.add.reduceat(found, batch.start[:-1])
+        return sums_of_rows(found, batch.start)
 
     def factor_graph(self, image: Any) -> FactorGraphEnergy:
         """Return p(y | x) of a single image as a factor graph.
@@ -353,7 +358,7 @@ class GridCRF(StructuredCRF):
         check_is_fitted(self, "classes_")
         if self._model.structure.n_hidden:
             raise ValueError("factor_graph needs a model without hidden variables, n_hidden=0")
-        batch = self._given([image], None)
+        batch = self._single(image)
         height, width = batch.arrays.shapes[0]
         number = np.arange(height * width).reshape(height, width)
         tables = self._model.pair_tables()

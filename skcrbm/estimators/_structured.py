@@ -39,7 +39,7 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.learning.structured.penalty import PLAIN_ALPHA, search_alpha, structured_penalty
 from skcrbm.learning.structured.rows import StructureSource
-from skcrbm.targets.codes import MISSING, UNKNOWN, LabelCoder
+from skcrbm.targets.codes import MISSING, UNKNOWN, LabelCoder, warn_of_new_label
 from skcrbm.targets.sequences import Structure, flat_labels, split_rows
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
@@ -124,12 +124,13 @@ def offers(name: str, for_margins: bool = False) -> Callable[[Any], bool]:
 class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     """Base class of the conditional random fields of sequences, graphs and images.
 
-    All of them keep the same contracts. Missing labels are None or NaN; training needs an observed
-    label in a row of positive weight, and `partial_fit` skips batches without such a label. Labels
-    that training did not have are an error, except in `score`, where they count as wrong. Labels
-    that `forbidden` excludes raise an error that names the row, and have the log-likelihood -inf. A
-    warm start, or another call of `partial_fit`, raises an error if a hyperparameter that shapes
-    the model has changed.
+    All of them keep the same contracts. A row without items, such as an empty sequence, is left out
+    of training, and its predictions are arrays without items. Missing labels are None or NaN;
+    training needs an observed label in a row of positive weight, and `partial_fit` skips batches
+    without such a label. Labels that training did not have are an error, except in `score`, where
+    they count as wrong. Labels that `forbidden` excludes raise an error that names the row, and
+    have the log-likelihood -inf. A warm start, or another call of `partial_fit`, raises an error if
+    a hyperparameter that shapes the model has changed.
     """
 
     classes_: np.ndarray
@@ -191,7 +192,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         Parameters
         ----------
         X : list of sequences, graphs or images
-            Rows, in a form that the class describes.
+            Rows, in a form that the class describes. Rows without items, such as empty sequences,
+            are left out.
         y : list of labels of the rows
             A label for each item. None or NaN is a missing label, and None in place of the labels
             of a row means that all of them are missing.
@@ -292,7 +294,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         elif classes is not None:
             self._coder.require(classes)
         batch = self._batch(arrays, self._codes(labels, arrays), weight)
-        used = batch.weight > 0
+        used = (batch.weight > 0) & (np.diff(batch.start) > 0)
         if not (np.repeat(used, np.diff(batch.start)) & (batch.path != MISSING)).any():
             raise NothingToLearnError(
                 f"y holds no observed label in any {self._words.whole} of positive weight"
@@ -466,7 +468,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             array if X is an array.
         """
         batch = self._given(X, y_known)
-        return self._like(X, self.classes_[self._decoded(batch)], batch)
+        return self._like(X, self.classes_[self._of_items(batch, self._decoded)], batch)
 
     @available_if(offers("predict_proba"))
     def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
@@ -485,7 +487,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             array.
         """
         batch = self._given(X, y_known)
-        return self._like(X, self._marginals(batch), batch)
+        return self._like(X, self._of_items(batch, self._marginals, len(self.classes_)), batch)
 
     @available_if(offers("predict_log_proba"))
     def predict_log_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
@@ -502,7 +504,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             Log-probabilities in the form of `predict_proba`.
         """
         batch = self._given(X, y_known)
-        return self._like(X, self._log_marginals(batch), batch)
+        log_p = self._of_items(batch, self._log_marginals, len(self.classes_))
+        return self._like(X, log_p, batch)
 
     @available_if(offers("predict_topk", for_margins=True))
     def predict_topk(self, X: Iterable, k: int, y_known: Iterable | None = None) -> list[TopPaths]:
@@ -528,7 +531,9 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             If a graph is too wide for variable elimination, or has latent states.
         """
         k = check_count("k", k)
-        found = self._best_paths(self._given(X, y_known), k)
+        of_empty = np.empty((1, 0), np.int64), np.array([np.nan if self._hinge else 0.0])
+        batch = self._given(X, y_known)
+        found = self._by_rows(batch, lambda rows: self._best_paths(rows, k), of_empty)
         return [TopPaths(self.classes_[paths], log_p) for paths, log_p in found]
 
     @available_if(offers("sample"))
@@ -562,7 +567,9 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         rng = check_random_state(random_state)
         batch = self._given(X, y_known)
         parts = np.empty(len(batch), object)
-        for c, paths in enumerate(self._draws(batch, n_samples, rng)):
+        of_empty = np.empty((n_samples, 0), np.int64)
+        drawn = self._by_rows(batch, lambda rows: self._draws(rows, n_samples, rng), of_empty)
+        for c, paths in enumerate(drawn):
             parts[c] = self.classes_[paths]
         return parts
 
@@ -585,7 +592,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         """
         batch = self._coded(X, y, "y")
         with one_blas_thread():
-            return self._log_likelihoods(batch)
+            return np.array(self._by_rows(batch, self._log_likelihoods, 0.0))
 
     def score(
         self,
@@ -615,16 +622,12 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         labels = self._labels(y, batch.arrays)
         path = self._codes(labels, batch.arrays, allow_unknown=True)
         if (path == UNKNOWN).any():
-            # A split for cross-validation may leave a rare label out of training.
-            warn_user(
-                f"y holds the label {self._first_label(labels, path == UNKNOWN)!r}, which training "
-                "did not have; it counts as wrong"
-            )
+            warn_of_new_label(self._first_label(labels, path == UNKNOWN))
         weight = self._item_weights(sample_weight, batch.arrays)
         weight = weight * ((path != MISSING) & (batch.path == MISSING))
         if not weight.any():
             raise ValueError("y holds no observed label with a positive weight")
-        return float(weight @ (self._decoded(batch) == path) / weight.sum())
+        return float(weight @ (self._of_items(batch, self._decoded) == path) / weight.sum())
 
     def _given(self, X, y_known) -> Any:
         """Validate X and `y_known`, and return the rows and known labels as a batch.
@@ -634,6 +637,16 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         """
         batch = self._coded(X, y_known, "y_known")
         self._require_possible(batch, "y_known")
+        return batch
+
+    def _single(self, row) -> Any:
+        """Validate a single row, which must have items, and return it as a batch."""
+        batch = self._given([row], None)
+        if not len(batch.path):
+            raise ValueError(
+                f"the {self._words.whole} is empty; a factor graph needs at least one "
+                f"{self._words.part}"
+            )
         return batch
 
     def _coded(self, X, y, name) -> Any:
@@ -658,6 +671,27 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         """Return the log-probabilities (T, K) of the classes of all items."""
         with np.errstate(divide="ignore"):
             return np.log(self._marginals(batch))
+
+    def _by_rows(self, batch, answer: Callable[[Any], Any], of_empty) -> Any:
+        """Return ``answer(batch)`` (n,), with `of_empty` for rows without items."""
+        used = np.flatnonzero(np.diff(batch.start))
+        if len(used) == len(batch):
+            return answer(batch)
+        found = [of_empty] * len(batch)
+        if len(used):
+            for c, value in zip(used.tolist(), answer(batch.take(used)), strict=True):
+                found[c] = value
+        return found
+
+    def _of_items(self, batch, answer: Callable[[Any], np.ndarray], *shape: int) -> np.ndarray:
+        """Return ``answer(batch)`` (T, ...), computed for the rows with items.
+
+        `shape` is the shape of the answer for an item, if all rows are empty.
+        """
+        used = np.flatnonzero(np.diff(batch.start))
+        if not len(used):
+            return np.empty((0, *shape), np.float64 if shape else np.int64)
+        return answer(batch if len(used) == len(batch) else batch.take(used))
 
     def _by_pieces(self, batch, answer: Callable[[Any], Any]) -> tuple[list, list]:
         """Split the batch; return its parts, and ``answer(part)`` of each, computed in threads."""

@@ -138,6 +138,14 @@ def warn_of_codes(classes: np.ndarray, name: str = "y") -> None:
         )
 
 
+def warn_of_new_label(label: Any, name: str = "y") -> None:
+    """Warn that labels to score against hold a label that is not a class of the model.
+
+    A split for cross-validation, for example, may leave a rare label out of training.
+    """
+    warn_user(f"{name} holds the label {label!r}, which training did not have; it counts as wrong")
+
+
 def kind_of(label: Any) -> type:
     """Return the kind of a label: `str`, `Number`, or the type of any other label."""
     return str if isinstance(label, str) else Number if isinstance(label, Number) else type(label)

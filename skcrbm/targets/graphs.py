@@ -18,6 +18,7 @@ from skcrbm.targets.sequences import (
     GRAPH,
     FeatureIndex,
     SequenceRows,
+    is_empty,
     list_of,
 )
 from skcrbm.utils.graphs import Cliques, GraphArrays
@@ -296,6 +297,8 @@ class NodeTypes:
 
 def _types_of(graph, i):
     """Return the types of the nodes of the graph with index i as a list."""
+    if graph.node_types is None and is_empty(graph.nodes):
+        return []
     if graph.node_types is None:
         raise ValueError(f"graph {i} of X has no node_types, but other graphs have node_types")
     types = graph.node_types

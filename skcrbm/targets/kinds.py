@@ -9,7 +9,12 @@ import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.metrics import accuracy_score
 
-from skcrbm.targets.codes import class_vector, distinct_classes, warn_of_codes
+from skcrbm.targets.codes import (
+    class_vector,
+    distinct_classes,
+    warn_of_codes,
+    warn_of_new_label,
+)
 from skcrbm.targets.frames import label_frame, named_series
 from skcrbm.targets.indicator import (
     indicator_by_name,
@@ -404,7 +409,12 @@ class ClassTargets(Targets):
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows whose class is predicted correctly."""
         self._check_name(y)
-        return accuracy_score(y, y_pred, sample_weight=sample_weight)
+        share = accuracy_score(y, y_pred, sample_weight=sample_weight)
+        labels = np.asarray(y).ravel()
+        new = ~np.isin(labels, self.classes)
+        if new.any():
+            warn_of_new_label(labels[new][:1].tolist()[0])
+        return share
 
     def _check_name(self, y):
         """Raise an error if y is a data frame whose column has another name than y in `fit`."""

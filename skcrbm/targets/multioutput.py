@@ -17,6 +17,7 @@ from skcrbm.targets.codes import (
     codes_of,
     find_classes,
     label_list,
+    warn_of_new_label,
 )
 from skcrbm.targets.frames import label_frame
 from skcrbm.targets.indicator import (
@@ -32,7 +33,6 @@ from skcrbm.targets.weights import weight_beside
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.categorical import OutputUnits
 from skcrbm.utils.validation import count_rows, hold_dates
-from skcrbm.utils.warnings import warn_user
 
 
 def is_matrix(y: Any) -> bool:
@@ -358,11 +358,7 @@ class MultioutputTargets(Targets):
             name = f"column {self.output_names()[i]} of y"
             codes = codes_of(column, self.classes[i], name, allow_unknown=True)
             if (codes == UNKNOWN).any():
-                new = column[int((codes == UNKNOWN).argmax())]
-                warn_user(
-                    f"{name} holds the class {new!r}, which training did not have; it counts as "
-                    "wrong"
-                )
+                warn_of_new_label(column[int((codes == UNKNOWN).argmax())], name)
             found = codes_of(predicted[i], self.classes[i], "y_pred")
             right[:, i] = np.where(codes == MISSING, np.nan, codes == found)
         right = without_known(right, self.known_codes(known))

@@ -43,8 +43,12 @@ class ImageRows:
         """
         values, start, shapes = _stacked(X)
         weight = pixel_weights(sample_weight, ImageArrays(values, start, shapes))
-        largest = np.maximum.reduceat(weight, start[:-1])
-        observed = ~np.isnan(values) * np.repeat(largest, np.diff(start))
+        lengths = np.diff(start)
+        used = lengths > 0
+        if not used.any():
+            raise ValueError("all images of X are empty, so there is nothing to fit")
+        largest = np.maximum.reduceat(weight, start[:-1][used])
+        observed = ~np.isnan(values) * np.repeat(largest, lengths[used])
         self.has_missing = bool(np.isnan(values).any())
         total = np.maximum(observed.sum(axis=1), np.finfo(float).tiny)
         self.mean = (observed * np.nan_to_num(values)).sum(axis=1) / total
@@ -92,7 +96,7 @@ def _stacked(X):
             image = pixel_values(image)
         except (TypeError, ValueError) as error:
             raise ValueError(f"image {i} of X should hold numbers: {error}") from error
-        if image.ndim not in (2, 3) or image.size == 0:
+        if image.ndim not in (2, 3) or 0 in image.shape[2:]:
             raise ValueError(
                 f"image {i} of X should have the shape (height, width) or (height, width, "
                 f"n_channels), got {image.shape}"
@@ -100,7 +104,7 @@ def _stacked(X):
         if np.isinf(image).any():
             raise ValueError(f"image {i} of X contains infinity")
         shapes.append(image.shape[:2])
-        part = image.reshape(shapes[-1][0] * shapes[-1][1], -1).T
+        part = image.reshape(shapes[-1][0] * shapes[-1][1], *(image.shape[2:] or (1,))).T
         if parts and len(part) != len(parts[0]):
             raise ValueError(
                 f"image {i} of X has {len(part)} channels, but image 0 has {len(parts[0])}"

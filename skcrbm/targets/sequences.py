@@ -329,8 +329,10 @@ class SequenceRows:
         """Return the features of all positions, and store the features of the fit."""
         X = list_of(X, "X", f"{self.kind.whole}s")
         self.index = FeatureIndex(self.kind) if _holds_items(X, self.kind) else None
+        if all(map(is_empty, X)):
+            raise ValueError(f"all {self.kind.whole}s of X are empty, so there is nothing to fit")
         if self.index is None:
-            self.columns.learn(X, self.kind.whole)
+            self.columns.learn(_tables(X), self.kind.whole)
             rows, start = self._stacked(X)
         else:
             rows, start = self._indexed(X, learn=True)
@@ -352,8 +354,10 @@ class SequenceRows:
                 f"X holds dicts or strings, but the model was fitted on arrays with "
                 f"{self.n_features} features"
             )
-        self.columns.check(X, self.kind.whole)
+        self.columns.check(_tables(X), self.kind.whole)
         rows, start = self._stacked(X)
+        if start[-1] == 0:
+            return SequenceArrays(np.empty((0, self.n_features or 0)), start)
         if rows.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but the model was fitted with {self.n_features} "
@@ -363,13 +367,15 @@ class SequenceRows:
 
     def _stacked(self, X):
         rows, start = _stacked(X, self.kind, self.columns.names)
-        rows = _checked(rows, start, self.kind)
+        rows = _checked(rows, start, self.kind) if start[-1] else rows
         if issparse(rows):
             rows.sum_duplicates()
         return rows, start
 
     def _indexed(self, X, learn):
-        start = _starts([len(sequence) for sequence in X], self.kind)
+        start = _starts([len(sequence) for sequence in X])
+        if start[-1] == 0:
+            return csr_matrix((0, len(self.index.columns))), start
         return _checked(self.index.rows(X, start, learn), start, self.kind), start
 
 
@@ -396,7 +402,8 @@ def list_of(values: Any, name: str, kind: str) -> list:
 def _holds_items(X, kind):
     """Return True if positions are dicts or collections of strings, False if they are numbers.
 
-    The result is None if all positions are empty lists, which may be positions without features.
+    The result is None if all sequences are empty, or if all positions are empty lists, which may be
+    positions without features.
     """
     for sequence in X:
         table = issparse(sequence) or is_frame(sequence)
@@ -406,6 +413,8 @@ def _holds_items(X, kind):
                 f"of dicts, got {type(sequence).__name__}"
             )
     for i, sequence in enumerate(X):
+        if is_empty(sequence):
+            continue
         if issparse(sequence) or is_frame(sequence) or isinstance(sequence, np.ndarray):
             return False
         for item in sequence:
@@ -430,23 +439,36 @@ def _is_list(sequence):
     return isinstance(sequence, Iterable) and isinstance(sequence, Sized)
 
 
-def _starts(lengths, kind):
-    empty = [i for i, length in enumerate(lengths) if length == 0]
-    if empty:
-        raise ValueError(f"{kind.whole} {empty[0]} of X is empty; leave empty {kind.whole}s out")
+def is_empty(sequence: Any) -> bool:
+    """Return True if a list or table has no rows."""
+    shape = getattr(sequence, "shape", None)
+    if shape is None:
+        return isinstance(sequence, Sized) and len(sequence) == 0
+    return tuple(shape[:1]) == (0,)
+
+
+def _tables(X):
+    """Return the tables of X, with None in place of tables without rows, whose columns are free."""
+    return [None if is_empty(table) else table for table in X]
+
+
+def _starts(lengths):
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def _stacked(X, kind, names):
     """Stack the tables X; return all rows as one table, and the start of each sequence.
 
-    `names` are the names of the columns of the tables, or None. The values are not checked.
+    `names` are the names of the columns of the tables, or None. The values are not checked. If all
+    tables are empty, the result has no columns.
     """
     parts: list[Any] = []
+    start = _starts([_n_rows(sequence) for sequence in X])
+    first = int(np.searchsorted(start, 0, side="right")) - 1
     for i, sequence in enumerate(X):
+        if is_empty(sequence):
+            continue
         part = sequence if issparse(sequence) or is_frame(sequence) else np.asarray(sequence)
-        if len(part.shape) == 1 and len(part) == 0:
-            _starts([0 if j == i else 1 for j in range(i + 1)], kind)
         if len(part.shape) != 2:
             raise ValueError(
                 f"{kind.whole} {i} of X should have the shape (n_{kind.part}s, n_features), "
@@ -454,12 +476,16 @@ def _stacked(X, kind, names):
             )
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
-                f"{kind.whole} {i} of X has {part.shape[1]} features, but {kind.whole} 0 has "
+                f"{kind.whole} {i} of X has {part.shape[1]} features, but {kind.whole} {first} has "
                 f"{parts[0].shape[1]}"
             )
         parts.append(part)
-    start = _starts([part.shape[0] for part in parts], kind)
-    return stacked_tables(parts, names), start
+    return stacked_tables(parts, names) if parts else np.empty((0, 0)), start
+
+
+def _n_rows(sequence):
+    shape = getattr(sequence, "shape", None)
+    return len(sequence) if not shape else shape[0]
 
 
 def _checked(rows, start, kind):
@@ -495,8 +521,8 @@ def positions(X: Any) -> tuple[Any, np.ndarray]:
     """Return all positions as one matrix or one list, and the start of each sequence."""
     X = list_of(X, "X", "sequences")
     if not _holds_items(X, SEQUENCE):
-        return _stacked(X, SEQUENCE, require_same_columns(X, SEQUENCE.whole))
-    start = _starts([len(sequence) for sequence in X], SEQUENCE)
+        return _stacked(X, SEQUENCE, require_same_columns(_tables(X), SEQUENCE.whole))
+    start = _starts([len(sequence) for sequence in X])
     return [item for sequence in X for item in sequence], start
 
 

@@ -26,6 +26,15 @@ def ranges(start: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.arange(first[-1]) + np.repeat(start[numbers] - first[:-1], lengths), first
 
 
+def sums_of_rows(values: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the sum (n,) of the values (T,) of the items of each row, or 0 without items."""
+    sums = np.zeros(len(start) - 1)
+    used = np.flatnonzero(np.diff(start))
+    if len(used):
+        sums[used] = np.add.reduceat(values, start[used])
+    return sums
+
+
 class SequenceArrays(NamedTuple):
     """Features of the positions of all sequences of a list."""
 

@@ -422,9 +422,13 @@ def test_hashed_dicts():
     [
         ([np.zeros((2, 3))], [["a"]], "sequence 0 of y has 1 labels, but sequence 0 of X has 2"),
         ([np.zeros((2, 3))], [["a", "b"], ["a"]], "y has 2 sequences, but X has 1"),
-        ([np.zeros((0, 3)), np.zeros((1, 3))], [[], ["a"]], "sequence 0 of X is empty"),
-        ([[]], [[]], "sequence 0 of X is empty"),
-        ([np.zeros((2, 3)), np.zeros((2, 4))], [["a", "b"]] * 2, "sequence 1 of X has 4 features"),
+        ([np.zeros((0, 3)), np.zeros((1, 3))], [["a"], []], "sequence 0 of y has 1 labels, but"),
+        ([[]], [[]], "all sequences of X are empty"),
+        (
+            [[], np.zeros((2, 3)), np.zeros((2, 4))],
+            [[], *[["a", "b"]] * 2],
+            "sequence 2 of X has 4 features, but sequence 1 has 3",
+        ),
         (np.zeros((4, 3)), list("abab"), "X should be a list of sequences, got a single table"),
         ([np.zeros((2, 3))], [["a", 1]], "y mixes labels of different types"),
         (

@@ -325,7 +325,7 @@ GOOD = [Graph(NODES, TRIANGLE)], [[0, 1, 1]]
         ([(NODES, [[0, 0]])], GOOD[1], "joins a node with itself"),
         ([(NODES, [[0.5, 1]])], GOOD[1], "edges of graph 0 of X should be integers"),
         ([(NODES, TRIANGLE, [[1.0]])], GOOD[1], r"n_edge_features\) = \(3, 1\)"),
-        ([(NODES[:0], [])], [[]], "graph 0 of X is empty"),
+        ([(NODES[:0], [])], [[]], "all graphs of X are empty"),
         ([(NODES[0], [])], [[0]], r"should have the shape \(n_nodes, n_features\)"),
         (GOOD[0], [[0, 1]], "graph 0 of y has 2 labels, but graph 0 of X has 3 nodes"),
         (GOOD[0], [[0, 1, 1]] * 2, "y has 2 graphs, but X has 1"),

@@ -1,13 +1,17 @@
-"""What the random fields of sequences, graphs and images have in common: one contract for all."""
+"""What the random fields of sequences, graphs, images and labels have in common: one contract."""
 
 import gc
+import warnings
+from itertools import product
 
 import numpy as np
 import pytest
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
-from skcrbm import ChainCRF, Graph, GraphCRF, GridCRF
+from skcrbm import ChainCRF, Graph, GraphCRF, GridCRF, LabelGraphCRF
 from skcrbm.decoding import MAP, ExpectedMetric, LabelSet, Marginal, Threshold
 from skcrbm.learning.structured.rows import RaggedBatch
+from skcrbm.pipeline import SequenceTransformer, make_pipeline
 
 PATH = [[0, 1], [1, 2], [2, 3]]
 
@@ -22,14 +26,22 @@ def data(kind, n=16):
         return ChainCRF(**options), list(values), y
     if kind == "graph":
         return GraphCRF(**options), [Graph(x, PATH) for x in values], y
+    if kind == "labels":
+        return LabelGraphCRF(**options, graph=PATH), values.reshape(n, -1), np.array(y)
     images = [x.reshape(2, 2, 2) for x in values]
     return GridCRF(**options), images, [labels.reshape(2, 2) for labels in y]
+
+
+def shaped(X, y):
+    """Return labels in the form of X: a table for each row of a table, else a list."""
+    return np.array(y, object) if getattr(X, "ndim", 3) == 2 else list(y)
 
 
 def flat(parts):
     return np.concatenate([np.asarray(part).ravel() for part in parts])
 
 
+ALL = pytest.mark.parametrize("kind", ["chain", "graph", "grid", "labels"])
 KINDS = pytest.mark.parametrize("kind", ["chain", "graph", "grid"])
 
 
@@ -51,25 +63,179 @@ def test_training_needs_an_observed_label(kind):
     assert not np.array_equal(model.coef_, before)
 
 
-@KINDS
+@ALL
 def test_labels_that_training_did_not_have(kind):
     model, X, y = data(kind)
     model.fit(X, y)
-    new = [np.where(labels == "b", "c", labels) for labels in y]
-    message = "y holds the label 'c', which is not a class of the model: 'a', 'b'"
-    with pytest.raises(ValueError, match=message):
+    new = shaped(X, [np.where(labels == "b", "c", labels) for labels in y])
+    message = "holds the label 'c', which is not a class of the model: 'a', 'b'"
+    with pytest.raises(ValueError, match=f"y {message}"):
         model.set_params(warm_start=True).fit(X, new)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"y {message}"):
         model.partial_fit(X, new)
-    with pytest.raises(ValueError, match="classes holds the label 'c'"):
-        model.partial_fit(X, y, classes=["a", "c"])
-    with pytest.raises(ValueError, match="y_known holds the label 'c'"):
+    with pytest.raises(ValueError, match=f"y {message}"):
+        model.score_samples(X, new)
+    with pytest.raises(ValueError, match=f"y_known {message}"):
         model.predict(X, y_known=new)
     with pytest.warns(UserWarning, match="'c', which training did not have; it counts as wrong"):
         share = model.score(X, new)
-    assert share == np.mean(flat(model.predict(X)) == flat(new))
+    right = [np.array_equal(p, t) for p, t in zip(model.predict(X), new)]
+    assert share == np.mean(right if kind == "labels" else flat(model.predict(X)) == flat(new))
     with pytest.raises(ValueError, match="y holds the label 1, which is not a class"):
-        model.score(X, [np.ones(labels.shape, int) for labels in y])
+        model.score(X, shaped(X, [np.ones(labels.shape, int) for labels in y]))
+    if kind != "labels":  # its classes are those of a 1-D y, or a list for each column
+        with pytest.raises(ValueError, match="classes holds the label 'c'"):
+            model.partial_fit(X, y, classes=["a", "c"])
+
+
+def test_a_class_of_a_vector_that_training_did_not_have():
+    """A 1-D y of classes warns as labels of items do, in every classifier."""
+    X = np.arange(12.0)[:, None]
+    y = np.array(["a", "b"] * 6)
+    model = LabelGraphCRF(alpha=0.1, max_iter=50).fit(X, y)
+    with pytest.warns(UserWarning, match="y holds the label 'c', which training did not have"):
+        assert model.score(X, ["c"] * 12) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.score(X, y)
+
+
+@ALL
+def test_shapes_of_answers(kind):
+    model, X, y = data(kind)
+    model.fit(X, y)
+    assert [np.shape(labels) for labels in model.predict(X)] == [labels.shape for labels in y]
+    proba = model.predict_proba(X)
+    if kind == "labels":  # as in scikit-learn's forests
+        assert [part.shape for part in proba] == [(len(X), 2)] * 4
+    else:
+        assert [part.shape for part in proba] == [(*labels.shape, 2) for labels in y]
+    for part in proba:
+        np.testing.assert_allclose(part.sum(axis=-1), 1, rtol=1e-9)
+    assert model.score_samples(X, y).shape == (len(X),)
+    assert model.n_features_in_ == (8 if kind == "labels" else 2)
+    if kind != "grid":
+        assert [np.shape(draw) for draw in model.sample(X, 3, random_state=0)] == [(3, 4)] * len(X)
+
+
+@ALL
+def test_another_number_of_features(kind):
+    model, X, y = data(kind)
+    model.fit(X, y)
+    wide = {
+        "chain": [np.ones((4, 3))],
+        "graph": [Graph(np.ones((4, 3)), PATH)],
+        "grid": [np.ones((2, 2, 3))],
+        "labels": np.ones((1, 3)),
+    }[kind]
+    message = rf"ha(s|ve) 3 (features|channels).* {model.n_features_in_}\b"
+    for name in ("predict", "predict_proba"):
+        with pytest.raises(ValueError, match=message):
+            getattr(model, name)(wide)
+    for name in ("score", "score_samples", "partial_fit"):
+        with pytest.raises(ValueError, match=message):
+            getattr(model, name)(wide, y[:1])
+
+
+@ALL
+def test_missing_labels(kind):
+    """Missing labels are summed out, also if all labels of a row are missing."""
+    model, X, y = data(kind)
+    missing = [labels.copy() for labels in y]
+    for i, labels in enumerate(missing):
+        labels.ravel()[i % 4] = None
+    missing[0][...] = None
+    model.fit(X, shaped(X, missing))
+    likelihood = model.score_samples(X, shaped(X, missing))
+    assert likelihood[0] == 0
+    assert (likelihood[1:] < 0).all()
+    with pytest.raises(ValueError, match="no observed"):
+        model.score(X, shaped(X, [np.full(labels.shape, None) for labels in y]))
+
+
+@ALL
+def test_numbers_of_rows_and_weights(kind):
+    model, X, y = data(kind)
+    for act in (model.fit, model.fit(X, y).score, model.score_samples):
+        with pytest.raises(ValueError, match=r"3\b.*16|16\b.*3"):
+            act(X, y[:3])
+    for act in (model.fit, model.score):
+        with pytest.raises(ValueError, match=r"3.*16|16.*3"):
+            act(X, y, sample_weight=np.ones(3))
+        with pytest.raises(ValueError, match="sample_weight"):
+            act(X, y, sample_weight=-np.ones(16))
+    with pytest.raises(ValueError, match=r"empty|0 sample"):
+        model.predict(X[:0])
+
+
+EMPTY = {
+    "chain": (np.empty((0, 2)), [], np.empty((0, 7))),
+    "graph": (Graph(np.empty((0, 2)), []), Graph([], []), Graph([], [], np.empty((0, 3)))),
+    "grid": (np.empty((0, 2, 2)), np.empty((3, 0, 2)), np.empty((0, 0, 2))),
+}
+
+
+@KINDS
+def test_rows_without_items(kind):
+    """They get empty answers, and the answers of the other rows stay as they are."""
+    model, X, y = data(kind)
+    weight = np.arange(len(X)) + 1.0
+    model.fit(X, y, weight)
+    empty = EMPTY[kind]
+    nothing = [np.empty(np.shape(row)[:2], object) if kind == "grid" else [] for row in empty]
+    mixed = [empty[0], X[0], empty[1], *X[1:], empty[2]]
+    labels = [nothing[0], y[0], nothing[1], *y[1:], None]
+    places = [1, *range(3, len(X) + 2)]
+    names = [n for n in ("predict", "predict_proba", "predict_log_proba") if hasattr(model, n)]
+    for name, known in product(names, (False, True)):
+        answer = getattr(model, name)
+        found = answer(mixed, y_known=labels) if known else answer(mixed)
+        expected = answer(X, y_known=y) if known else answer(X)
+        for value, other in zip(found[places], expected):
+            if value.dtype.kind == "f":
+                np.testing.assert_allclose(value, other, rtol=1e-9)
+            else:
+                np.testing.assert_array_equal(value, other)
+        for rows in (found[[0, 2, -1]], answer(list(empty))):
+            assert [np.size(row) for row in rows] == [0, 0, 0]
+            assert all(row.dtype == found[1].dtype for row in rows)
+            assert all(row.ndim == found[1].ndim for row in rows)
+    likelihood = model.score_samples(mixed, labels)
+    np.testing.assert_allclose(likelihood[places], model.score_samples(X, y), rtol=1e-9)
+    assert (likelihood[[0, 2, -1]] == 0).all()
+    assert model.score(mixed, labels) == model.score(X, y)
+    if kind != "grid":
+        drawn = model.sample(mixed, 3, random_state=0)
+        assert [draw.shape for draw in drawn[[0, 2, -1]]] == [(3, 0)] * 3
+        best = model.predict_topk(mixed, 2)
+        assert [best[i].labels.shape for i in (0, 1, 2)] == [(1, 0), (2, 4), (1, 0)]
+        assert best[0].log_proba.tolist() == [0.0]
+    if kind == "graph":
+        assert model.check_convergence(mixed).tolist() == [True] * len(mixed)
+        found, objective, gap = model.predict_with_gap(mixed)
+        assert (found[0].size, objective[0], gap[0]) == (0, 0.0, 0.0)
+        np.testing.assert_array_equal(flat(found), flat(model.predict(X)))
+    with pytest.raises(ValueError, match=r"the \w+ is empty; a factor graph needs"):
+        model.factor_graph(empty[0])
+    with pytest.raises(ValueError, match=r"all \w+s of X are empty"):
+        model.fit(list(empty), nothing)
+    before = model.coef_.copy()
+    weights = np.full(len(mixed), 1e3)  # the weights of empty rows have no effect
+    weights[places] = weight
+    np.testing.assert_array_equal(model.fit(mixed, labels, weights).coef_, before)
+
+
+def test_empty_sequences_in_pipelines():
+    X = [[{"word": "a"}, {"word": "b"}], [], [{"word": "b"}]] * 3
+    y = [["A", "B"], [], ["B"]] * 3
+    for step in (
+        SequenceTransformer(FeatureHasher(8)),
+        SequenceTransformer(DictVectorizer()),
+        None,
+    ):
+        model = make_pipeline(*filter(None, [step]), ChainCRF(alpha=0.1)).fit(X, y)
+        assert [labels.tolist() for labels in model.predict(X[:3])] == y[:3]
+        assert [labels.tolist() for labels in model.predict([[], []])] == [[], []]
 
 
 @KINDS

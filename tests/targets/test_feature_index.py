@@ -122,8 +122,8 @@ def test_a_list_whose_positions_are_all_empty(first):
     assert rows.shape == (3, 1)
     assert rows.nnz == 0
     np.testing.assert_array_equal(start, [0, 2, 3])
-    with pytest.raises(ValueError, match="sequence 1 of X is empty"):
-        converter.transform([[[]], []])
+    rows, start = converter.transform([[[]], [], np.empty((0, 5))])  # empty sequences
+    assert (rows.shape, start.tolist()) == ((1, 1), [0, 1, 1, 1])
     with pytest.raises(ValueError, match="list of sequences of dicts or of collections of strings"):
         converter.transform([[[1.0]]])
 

@@ -19,7 +19,7 @@ from skcrbm.learning.structured.objective import StructuredObjective
 from skcrbm.learning.structured.rows import RaggedBatch
 from skcrbm.targets.codes import MISSING
 from skcrbm.utils.parallel import ordered_map
-from skcrbm.utils.ragged import ImageArrays
+from skcrbm.utils.ragged import ImageArrays, sums_of_rows
 
 # A batch is split into parts, to bound the memory of inference. The images of a part lie one below
 # the other in a rectangle as wide as the widest image, and the rectangle has room for at most this
@@ -46,7 +46,7 @@ class ImageBatch(RaggedBatch):
     def of(cls, arrays: ImageArrays, path: np.ndarray, pixel_weight: np.ndarray) -> ImageBatch:
         """Return the batch of all images of a list, whose pixels have weights (T,)."""
         loss_weight = pixel_weight * (path != MISSING)
-        weight = np.add.reduceat(loss_weight, arrays.start[:-1])
+        weight = sums_of_rows(loss_weight, arrays.start)
         return cls(arrays, path, weight, np.arange(len(weight)), loss_weight=loss_weight)
 
     def _groups(self, n_entries):
