@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from skcrbm.kernels.possible_states import (
@@ -17,6 +16,7 @@ from skcrbm.kernels.possible_states import (
     refuted_models,
     search_states,
 )
+from skcrbm.utils.graphs import adjacency
 
 __all__ = ["REFUTED", "UNDECIDED", "PossibleStates"]
 
@@ -74,8 +74,7 @@ class PossibleStates:
         hard = self._hard
         n, n_factors = len(hard.n_states), len(hard.kind)
         factor = np.repeat(np.arange(n_factors), np.diff(hard.scope_start))
-        edges = np.ones(len(factor)), (n + factor, hard.scope)
-        graph = sparse.coo_array(edges, shape=(n + n_factors, n + n_factors))
+        graph = adjacency(n + factor, hard.scope, n + n_factors)
         n_parts = connected_components(graph, directed=False, return_labels=False)
         return len(factor) > n + n_factors - n_parts
 

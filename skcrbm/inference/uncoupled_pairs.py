@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy, IsingEnergy, RBMEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
+from skcrbm.utils.graphs import adjacency
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 
@@ -115,14 +115,13 @@ def _forest(energy, pairs):
     if len(pairs.ends) >= n:
         return None
     i, k = pairs.ends.T
-    graph = sparse.coo_array((np.ones(len(i)), (i, k)), shape=(n, n)).tocsr()
+    graph = adjacency(i, k, n)
     n_parts, part = connected_components(graph, directed=False)
     if len(i) > n - n_parts:
         return None
     orders, parent = [], np.full(n, -1)
-    both = graph + graph.T
     for root in np.unique(part, return_index=True)[1]:
-        order, before = breadth_first_order(both, root, directed=False)
+        order, before = breadth_first_order(graph, root, directed=False)
         orders.append(order)
         parent[order[1:]] = before[order[1:]]
     log_ratio = np.zeros(n)

@@ -9,6 +9,7 @@ from math import comb, log2
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from skcrbm.utils.ragged import ranges
 
@@ -128,6 +129,16 @@ class Elimination(NamedTuple):
     def width(self) -> int:
         """Largest number of neighbours; only a lower bound if the search is not complete."""
         return max(map(len, self.neighbours), default=0)
+
+
+def adjacency(first: np.ndarray, second: np.ndarray, n_nodes: int) -> csr_array:
+    """Return the edges from `first` to `second` as a matrix for `scipy.sparse.csgraph`.
+
+    Its indices have 32 bits, because old releases of SciPy cannot search a graph with 64-bit
+    indices: they print an error that nobody can catch, and return wrong components.
+    """
+    ends = np.asarray(first, np.int32), np.asarray(second, np.int32)
+    return csr_array((np.ones(len(ends[0])), ends), shape=(n_nodes, n_nodes))
 
 
 def min_fill(

@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from skcrbm.utils import graphs
-from skcrbm.utils.graphs import min_fill
+from skcrbm.utils.graphs import adjacency, min_fill
 
 
 def lattice(side):
@@ -82,3 +83,13 @@ def test_corners_that_fill_edges_create():
     found = min_fill(scopes, range(6))
     assert found.order == [0, 2, 4, 1, 3, 5]
     assert found.width == 2
+
+
+def test_components_and_order_of_an_adjacency():
+    graph = adjacency(np.array([0, 3, 1]), np.array([1, 4, 2]), 6)
+    n_parts, part = connected_components(graph, directed=False)
+    assert n_parts == 3
+    assert part.tolist() == [0, 0, 0, 1, 1, 2]
+    order, parent = breadth_first_order(graph, 2, directed=False)
+    assert order.tolist() == [2, 1, 0]
+    assert parent[[1, 0]].tolist() == [2, 1]

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from skcrbm.inference.factor_graph.appearance import factor_appearance
 from skcrbm.kernels.arguments import AND, OR, PAIR, POTTS, TABLE, CategoricalGraph, CategoricalWork
 from skcrbm.kernels.categorical_receive import LaneWork
+from skcrbm.utils.graphs import adjacency
 from skcrbm.utils.validation import kernel_array
 
 # Maps the structure of a graph, by `keep_logic`, to what `_of_structure` has computed from it.
@@ -415,20 +415,18 @@ def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> 
     n_factors, n_edges = len(arity), len(variables)
     if n_edges > n_variables + n_factors - 1:  # too many edges, whatever the components are
         return None
-    # Use 32-bit indices: older releases of SciPy cannot search graphs with 64-bit indices.
-    variables = variables.astype(np.int32)
-    factor = (n_variables + np.repeat(np.arange(n_factors), arity)).astype(np.int32)
+    factor = n_variables + np.repeat(np.arange(n_factors), arity)
     size = n_variables + n_factors + 1
-    joined = coo_array((np.ones(n_edges, np.int8), (variables, factor)), shape=(size, size))
+    joined = adjacency(variables, factor, size)
     n_components, component = connected_components(joined, directed=False)
     if n_edges != size - n_components:
         return None
     # Add a node that is joined to a variable of each component, so that a single breadth-first
     # search from this node visits all components.
     _, roots = np.unique(component[:n_variables], return_index=True)
-    rows = np.append(variables, roots.astype(np.int32))
-    columns = np.append(factor, np.full(len(roots), size - 1, np.int32))
-    joined = csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(size, size))
+    rows = np.append(variables, roots)
+    columns = np.append(factor, np.full(len(roots), size - 1))
+    joined = adjacency(rows, columns, size)
     found = breadth_first_order(joined, size - 1, directed=False, return_predecessors=False)
     return found[found < n_variables][::-1].astype(np.int64)
 

@@ -30,7 +30,7 @@ from skcrbm.learning.structured.chain_model import Columns
 from skcrbm.learning.structured.objective import LogWeightObjective, Residuals
 from skcrbm.learning.structured.rows import RaggedBatch, no_labels
 from skcrbm.targets.codes import MISSING
-from skcrbm.utils.graphs import min_fill
+from skcrbm.utils.graphs import adjacency, min_fill
 from skcrbm.utils.limits import ESTIMATOR_TOL
 
 # Largest number of entries in the tables and scores of one part of a batch, about a megabyte. A
@@ -294,10 +294,7 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
         i, j = np.triu_indices(scopes.shape[1], 1)
         pairs = np.stack([scopes[:, i].ravel(), scopes[:, j].ravel()], axis=1)
         edges = np.concatenate([edges, pairs])
-    i, j = edges.T.astype(
-        np.int32
-    )  # old versions of SciPy cannot search graphs with 64-bit indices
-    joined = csr_array((np.ones(len(edges)), (i, j)), shape=(n, n))
+    joined = adjacency(*edges.T, n)
     if len(edges) + connected_components(joined, directed=False)[0] == n:
         return "forest"
     if n > _MOST_NODES:
