@@ -65,6 +65,7 @@ def masked_score(
           "average_precision_micro", "label_ranking_average_precision",
           "neg_label_ranking_loss", "neg_coverage_error". "roc_auc" and "average_precision" are
           means over the labels that have both classes among their observed entries.
+          "average_precision_micro" is 0 if all observed entries are 0, and 1 if all are 1.
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Targets of 0 and 1, with NaN for entries that are not observed. The zeros of a sparse
         matrix count as observed. If `y_true` and the predictions are data frames, their columns
@@ -93,7 +94,8 @@ def masked_score(
     ValueError
         If `name` is unknown, if a needed `y_pred` or `y_score` is missing, if an array has a wrong
         shape or a wrong value at an observed entry, if no entry is observed, or, for "roc_auc" and
-        "average_precision", if no label has both classes.
+        "average_precision", if no label has both classes, or, for "roc_auc_micro", if all observed
+        entries are equal.
 
     Examples
     --------

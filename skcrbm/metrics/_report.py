@@ -127,8 +127,8 @@ def multilabel_report(
           correct); "neg_hamming_loss";
         - if `y_score` holds probabilities: "neg_log_loss", "neg_brier_score",
           "neg_calibration_error";
-        - if `y_score` is given: "roc_auc", "roc_auc_micro", "average_precision" and
-          "average_precision_micro" (NaN if no label has both classes);
+        - if `y_score` is given: "roc_auc" and "average_precision" (NaN if no label has both
+          classes), "roc_auc_micro" (NaN if all entries are equal), "average_precision_micro",
           "label_ranking_average_precision", "neg_label_ranking_loss", "neg_coverage_error".
 
         The scores of each label are in ``report.by_label``. ``print(report)`` shows a table with

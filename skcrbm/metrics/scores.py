@@ -114,6 +114,13 @@ def _ranked(y, p, observed, weight, *, function, average):
     return np.mean([function(y, p, sample_weight=weight) for y, p, weight in columns])
 
 
+def _average_precision_micro(y, p, observed, weight):
+    y, p, weight = _entries(y, p, observed, weight)
+    if not y.any():
+        return 0.0  # scikit-learn returns the same, with a warning
+    return average_precision_score(y, p, sample_weight=weight)
+
+
 def calibration_error(y, p, weight, n_bins=10, strategy="uniform"):
     """Return the expected calibration error of probabilities p (n,) for targets y (n,)."""
     if strategy == "uniform":
@@ -206,7 +213,7 @@ SCORES: dict[str, Score] = {
         "classes", _by_label(average_precision_score, "macro"), "average precision, macro"
     ),
     "average_precision_micro": Score(
-        "classes", _by_label(average_precision_score, "micro"), "average precision, micro"
+        "ranking", _average_precision_micro, "average precision, micro"
     ),
     "label_ranking_average_precision": Score(
         "ranking",

@@ -1,4 +1,5 @@
 import pickle
+import warnings
 from math import log
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from skcrbm.metrics import masked_score, masked_scorer
+from skcrbm.metrics import masked_score, masked_scorer, multilabel_report
 
 NAN = float("nan")
 RATIOS = ["f1", "jaccard", "precision", "recall"]
@@ -125,6 +126,8 @@ def reference(name, y, p, weight=None):
     if name in RANKING_SCORES:
         function = auc if name.startswith("roc") else average_precision
         groups = [entries] if name.endswith("micro") else list(by_label.values())
+        if name == "average_precision_micro" and len({t for _, _, t, _, _ in entries}) == 1:
+            return float(entries[0][2])
         groups = [g for g in groups if {t for _, _, t, _, _ in g} == {0, 1}]
         return mean([function(g) for g in groups], [1] * len(groups)) if groups else None
     which, average = name.split("_")
@@ -284,9 +287,25 @@ def test_ranking_skips_labels_with_one_class():
     scores = np.array([[0.9, 0.1, 0.2], [0.5, 0.9, 0.1], [0.4, 0.5, 0.6]])
     assert masked_score("roc_auc", y, y_score=scores) == 0.5
     assert masked_score("average_precision", y, y_score=scores) == pytest.approx((1 + 2 / 3) / 2)
-    for name in RANKING_SCORES:
+    for name in RANKING_SCORES[:3]:
         with pytest.raises(ValueError, match="y_true should have both classes"):
             masked_score(name, np.where(y == 0, NAN, y), y_score=scores)
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_average_precision_of_constant_targets(value):
+    """It is the value of scikit-learn, which is not NaN."""
+    y, scores = np.full((3, 2), value), np.arange(6.0).reshape(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "No positive class found"
+        expected = skm.average_precision_score(y.ravel(), scores.ravel())
+    assert expected == value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert masked_score("average_precision_micro", y, y_score=scores) == expected
+        report = multilabel_report(y, y, scores)
+    assert report["average_precision_micro"] == expected
+    assert np.isnan(report["average_precision"])
 
 
 def test_a_single_label_is_not_taken_for_a_binary_target():
