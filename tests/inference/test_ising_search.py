@@ -304,3 +304,18 @@ def test_what_they_answer():
         infer(energy, BranchAndBound(node_limit=0))
     with pytest.raises(ValueError, match="'milp' has no option 'max_iter'"):
         infer(energy, "milp", max_iter=3)
+
+
+def test_penalties_are_not_ties():
+    """Five of eight labels are +1: all terms are penalties, and small parts of them decide."""
+    rng = np.random.default_rng(0)
+    penalty, n = 1e12, 8
+    for _ in range(5):
+        parts = np.triu(rng.normal(size=(n, n)), 1)
+        coupling = parts + parts.T - penalty / 2 * (1 - np.eye(n))
+        energy = IsingEnergy(coupling, np.full((1, n), penalty))
+        found = infer(energy, "branch_and_bound", returns=BOUNDED)
+        best = infer(energy, "exact", returns="map_bound").map_bound[0]
+        rounding = 1e-2  # of penalties that add up to 1e13
+        assert found.map_bound[0] >= best - rounding
+        assert best - energy.score(found.assignment)[0] <= found.gap[0] + rounding

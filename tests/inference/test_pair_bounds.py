@@ -319,3 +319,24 @@ def test_flows_solve_the_program_that_highs_solves(scale):
         score = (means * energy.field).sum(1) + 0.5 * ((means @ energy.coupling) * means).sum(1)
         score += 0.5 * ((halves @ np.abs(energy.coupling)) * halves).sum(1)
         np.testing.assert_allclose(score, bound, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("build", ["ising", "sparse", "tables"])
+def test_near_ties_on_trees(method, build):
+    """The best values of single variables may mix several best states."""
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        n = int(rng.integers(3, 9))
+        edges = np.array([(i, rng.integers(i)) for i in range(1, n)])
+        weights = rng.choice([-1.0, 1.0], n - 1)
+        field = rng.choice([0.0, 1.0, 2.0], (2, n)) * 1e-8
+        energy = SparseIsingEnergy.from_edges(edges, weights, field)
+        if build == "ising":
+            energy = IsingEnergy(energy.coupling_matrix(), field)
+        elif build == "tables":
+            energy = FactorGraphEnergy.from_energy(energy)
+        found = infer(energy, method, returns=BOUNDED)
+        best = infer(energy, "exact", returns="map_bound").map_bound
+        np.testing.assert_allclose(energy.score(found.assignment), best, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.gap, found.map_bound - best, atol=1e-12)

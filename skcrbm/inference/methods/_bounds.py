@@ -105,9 +105,10 @@ class MPLP(_LocalBound):
 
     After each sweep the variables take the values that their beliefs prefer. The best of all these
     states is improved by coordinate ascent and returned, so it is never worse than the state of
-    "icm". `gap` is the bound minus the score of this state, so that no other state can have a score
-    that is higher by more than `gap`. Numbers are computed in float64 for every dtype of the
-    energy, and the largest rounding error is added to the bound.
+    "icm". On a forest of pairs, the state of "max_product" is returned if it is better. `gap` is
+    the bound minus the score of this state, so that no other state can have a score that is higher
+    by more than `gap`. Numbers are computed in float64 for every dtype of the energy, and the
+    largest rounding error is added to the bound.
 
     The method works on an `RBMEnergy`, `IsingEnergy` and `FactorGraphEnergy`. If a factor graph has
     tables of more than two variables, OR or AND factors, or variables of more than two states, a
@@ -159,8 +160,9 @@ class LinearProgram(_LocalBound):
 
     The solution is rounded: a variable becomes 1 if its value is above one half, and a variable of
     more than two states takes the state with the largest value. Coordinate ascent then improves the
-    state, so it is never worse than the state of "icm". `gap` is the bound minus the score of this
-    state, so that no other state can have a score that is higher by more than `gap`.
+    state, so it is never worse than the state of "icm". On a forest of pairs, the state of
+    "max_product" is returned if it is better. `gap` is the bound minus the score of this state, so
+    that no other state can have a score that is higher by more than `gap`.
 
     For an `RBMEnergy`, and an `IsingEnergy` of up to 100 labels or many couplings, the program is
     solved as a maximum flow [3]_, which is about a hundred times as fast as HiGHS [2]_ for up to 14

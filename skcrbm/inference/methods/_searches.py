@@ -20,10 +20,9 @@ class BranchAndBound(InferenceMethod):
     The method is a depth-first search over the labels. The search begins with the labels whose
     signs depend least on the other labels. The state is optimal up to rounding (1e-11 of the
     largest field), unless the search of a model reaches the limit of nodes. Such a model has not
-    converged, has a positive `gap`, and its `stopped_by` is "max_nodes". `n_iter` counts nodes. A
-    model in which a rounding error of this size could hide its small terms, such as penalties of
-    1e12 beside couplings of 1, is searched by "map_search" instead, with up to 100 times
-    `node_limit` nodes.
+    converged, has a positive `gap`, and its `stopped_by` is "max_nodes". `n_iter` counts nodes. If
+    a rounding error of this size is above 1e-6, as with penalties of 1e12, the model is searched by
+    "map_search" instead, with up to 100 times `node_limit` nodes.
 
     For an `IsingEnergy` the search starts from the local optimum of "icm". Bounds come from the
     fields and, if these bounds are weak, also from reparametrised costs of pairs [1]_. The factors

@@ -19,7 +19,7 @@ from skcrbm.inference.methods._searches import MapSearch
 from skcrbm.inference.registry import solver_for
 from skcrbm.inference.search import cliques, ising
 from skcrbm.inference.search.found import FoundLabels
-from skcrbm.inference.search.precision import tolerance
+from skcrbm.inference.search.precision import NATS, tolerance
 from skcrbm.utils.limits import TIE
 
 # Values of "branch_and_bound" count as equal if they differ by at most this share of the largest
@@ -47,8 +47,8 @@ def solve(method, energy, query):
 
 
 def _search_rough_models(method, energy, query, fields):
-    """Solve models by "map_search" in which terms differ so much in size that rounding matters."""
-    rough = np.flatnonzero(_rounding(energy) > tolerance(_sizes(energy)))
+    """Solve models by "map_search" whose terms are so large that rounding errors matter."""
+    rough = np.flatnonzero(_rounding(energy) > NATS)
     if not len(rough):
         return
     search = MapSearch(max_nodes=_NODES * method.node_limit, random_state=0)

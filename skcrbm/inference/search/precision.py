@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-# A rounding error of a score may be ignored up to _NATS or, if all terms of a model are large, up
+# A rounding error of a score may be ignored up to NATS or, if all terms of a model are large, up
 # to _SHARE times the smallest term.
-_NATS, _SHARE = 1e-6, 1e-3
+NATS, _SHARE = 1e-6, 1e-3
 
 
 def tolerance(sizes: np.ndarray) -> float:
@@ -16,4 +16,4 @@ def tolerance(sizes: np.ndarray) -> float:
     size 0 have no effect.
     """
     least = np.min(sizes, initial=np.inf, where=sizes > 0)
-    return max(_NATS, _SHARE * float(least)) if least < np.inf else _NATS
+    return max(NATS, _SHARE * float(least)) if least < np.inf else NATS

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from skcrbm.energies import IsingEnergy
-from skcrbm.inference.any_energy.ascent import ascend_from
-from skcrbm.inference.search.pair_bounds import solve_linear_program
+from skcrbm.inference.search.pair_bounds import improved_states, solve_linear_program
 from skcrbm.kernels.roof_dual import roof_duals
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -33,7 +32,7 @@ def solve(method, energy, query):
     if n_labels > _FEW_LABELS and _DENSE * len(energy.edges) < n_labels**2:
         return solve_linear_program(method, energy, query)
     means, bound, n_iter = relaxed_labels(energy, query.n_jobs)
-    state, _ = ascend_from(energy, query, (means > 0).astype(np.int8))
+    state = improved_states(energy, query, (means > 0).astype(np.int8))
     answer = {"assignment": state, "n_iter": n_iter, "converged": np.ones(len(state), bool)}
     if "map_bound" in query.returns:
         score = energy.score(state)
@@ -54,7 +53,7 @@ def solve_rbm(method, energy, query):
     if energy.evidence is not None:
         model = model.condition(energy.evidence)
     means, bound, n_iter = relaxed_labels(model, query.n_jobs)
-    state, _ = ascend_from(energy, query, (means > 0).astype(np.int8))
+    state = improved_states(energy, query, (means > 0).astype(np.int8))
     answer = {"assignment": state, "n_iter": n_iter, "converged": np.ones(len(state), bool)}
     if "map_bound" in query.returns:
         score = energy.score(state)
