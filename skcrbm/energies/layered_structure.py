@@ -81,10 +81,14 @@ class Connection:
         return self.n_tables * (self.n_left_states - 1) * (self.n_right_states - 1)
 
     @property
+    def n_edges(self) -> int:
+        """Number of edges."""
+        return self.n_tables if self.dense else len(self.left)
+
+    @property
     def mean_degrees(self) -> tuple[float, float]:
         """Mean number of neighbours of a right node, and of a left node."""
-        n_edges = self.n_tables if self.dense else len(self.left)
-        return n_edges / self.n_right, n_edges / self.n_left
+        return self.n_edges / self.n_right, self.n_edges / self.n_left
 
     @cached_property
     def edge_appearance(self) -> np.ndarray:
@@ -257,6 +261,13 @@ class LayeredStructure(Versioned):
             for c in self.connections:
                 others = [d for d in self.connections if d.source == c.source and d is not c]
                 c.other_degree = sum((d.left_degree for d in others), np.zeros(c.n_left, int))
+
+    @property
+    def n_message_entries(self) -> int:
+        """Number of entries of the tables of all edges that do not start at an input node."""
+        return sum(
+            c.n_edges * c.n_left_states * c.n_right_states for c in self.connections if c.source
+        )
 
     @cached_property
     def inner(self) -> list[int]:

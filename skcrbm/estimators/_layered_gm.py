@@ -63,6 +63,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
+from skcrbm.utils.warnings import warn_user
 
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")
@@ -70,6 +71,10 @@ _PATIENCE, _VALIDATION_FRACTION = 5, 0.2
 # If the solver has batch_size="auto", each step reads all rows if there are at most
 # _FULL_BATCH_ROWS rows; otherwise it reads a mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
+# A fit warns if its largest number of epochs takes more than _LONG seconds. A message takes about
+# _SECONDS seconds for each entry of the table of its edge, in training; mean field is about
+# _MEAN_FIELD times as fast.
+_LONG, _SECONDS, _MEAN_FIELD = 120.0, 5e-9, 10.0
 # early_stopping="auto" holds out validation rows if there are at least this many training rows.
 _EARLY_STOPPING_ROWS = 1000
 
@@ -290,12 +295,18 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
             If X, y, a weight or a hyperparameter is invalid.
         FloatingPointError
             If the training diverges.
+
+        Warns
+        -----
+        UserWarning
+            If `max_iter` epochs may take more than two minutes, with the expected time.
         """
         self._check_layers()
         resume, rng = begin_fit(self)
         rows = training_rows(self, X, y, sample_weight, reset=not resume)
         rows = with_class_weight(self, rows)
         plan = self._resumed_plan(rows) if resume else self._first_plan(rows, rng)
+        self._warn_of_time(plan)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         train(self, plan, rng, callbacks)
         callbacks.end()
@@ -387,6 +398,19 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
             rate_factors=LayeredParams(1.0, 1.0, 1.0),
             stratify=not self._targets.multilabel,
         )
+
+    def _warn_of_time(self, plan: Plan) -> None:
+        """Warn if the fit may take minutes; a fit with `verbose` shows the remaining time."""
+        inference, structure = resolve_truncated(self.inference), plan.model.structure
+        work = plan.rows.n_rows * inference.n_iter * structure.n_message_entries
+        seconds = _SECONDS * work / (_MEAN_FIELD if inference.method == "mean_field" else 1)
+        if seconds * plan.max_iter > _LONG and not self.verbose:
+            warn_user(
+                f"an epoch may take about {seconds:.2g} seconds, and max_iter={plan.max_iter} "
+                f"epochs {seconds * plan.max_iter / 60:.0f} minutes. inference='mean_field' is "
+                "about ten times as fast; fewer nodes in `layers` or a smaller max_iter shorten "
+                "the fit, too. verbose=1 shows the remaining time instead of this warning"
+            )
 
     def _check_layers(self) -> None:
         """Raise a ValueError if `layers` is invalid, or `inference` has too few iterations."""

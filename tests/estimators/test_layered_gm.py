@@ -1,6 +1,7 @@
 """LayeredGMClassifier."""
 
 import pickle
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -593,3 +594,19 @@ def test_energy_with_skips():
     assert found.log_partition[2] == pytest.approx(log_z)
     outputs = [marginals[4, k][1] for k in range(2)]
     np.testing.assert_allclose(found.marginals[2, :2], outputs)
+
+
+def test_a_long_fit_warns_with_its_time():
+    """The time grows with rows, edges, iterations and epochs."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 2)), rng.integers(0, 2, (20, 101))
+    stop = LossPlateau(n_iter_no_change=1, tol=1e9)  # the fit ends after a few epochs
+    model = LayeredGMClassifier(max_iter=20_000, early_stopping=stop, random_state=0)
+    work = 20 * 5 * 100 * 101 * 4  # rows, iterations, edges, entries of the table of an edge
+    minutes = 5e-9 * work * 20_000 / 60
+    with pytest.warns(UserWarning, match=f"max_iter=20000 epochs {minutes:.0f} minutes"):
+        model.fit(X, Y)
+    for options in ({"max_iter": 1000}, {"inference": "mean_field"}, {"verbose": 1}):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="an epoch may take")
+            clone(model).set_params(**options).fit(X, Y)

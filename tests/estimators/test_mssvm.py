@@ -16,7 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
-from skcrbm.inference import ICM, BPChain, MaxProduct, MixedProduct, SumProduct
+from skcrbm.inference import (
+    ICM,
+    BPChain,
+    MaxProduct,
+    MixedProduct,
+    SimulatedAnnealing,
+    SumProduct,
+)
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning import SGD, Adam
 from skcrbm.learning.data import Batch
@@ -444,3 +451,12 @@ def test_partial_fit_that_fails_leaves_no_trace(data):
     edited = pickle.loads(pickle.dumps(model))
     edited.visible_coef_ = edited.visible_coef_ + 5
     assert (edited.partial_fit(X, Y).visible_coef_ > 4).all()
+
+
+def test_annealing_by_name_has_the_budget_of_training():
+    X, Y = make_multilabel_classification(n_samples=30, random_state=0)
+    model = MSSVMCRBM(inference="simulated_annealing", max_iter=2, random_state=0).fit(X, Y)
+    assert model._prediction_method.n_sweeps == 10
+    own = clone(model).set_params(inference=SimulatedAnnealing(n_sweeps=3)).fit(X, Y)
+    assert own._prediction_method.n_sweeps == 3
+    assert model.score(X, Y) > 0
