@@ -1,8 +1,9 @@
 """Compare the estimated errors of marginals with their errors, on models with loops.
 
-Run ``python -m examples.studies.estimated_errors`` for 240 random models: dense Ising models of 10
-labels, 4 x 4 lattices of Ising models and of variables with three states, and tables of three
-variables. With ``--files FOLDER`` it also reads the files of a folder in the format of the UAI
+Run ``python -m examples.studies.estimated_errors`` for 240 random models: dense Ising models of 17
+labels, lattices of 12 x 12 labels and of 8 x 8 variables with three states, and tables of three
+variables. Their graphs are so wide that the errors are estimated; for narrow graphs the estimates
+are the errors. With ``--files FOLDER`` it also reads the files of a folder in the format of the UAI
 competitions (``name.uai``, with the marginals in ``name.uai.MAR`` or small enough for "exact").
 Models on which messages do not converge, with and without damping, are left out. The program prints
 the numbers of models, and of models with a warning, by the size of the error.
@@ -38,19 +39,20 @@ def lattice(side):
 def random_model(rng, kind):
     """Return a random model of one of four kinds."""
     scale = rng.choice([0.1, 0.3, 0.6, 1.0, 1.5])
-    edges = lattice(4)
     if kind == 0:
-        coupling = np.triu(rng.normal(0, scale / 2, (10, 10)), 1)
-        return IsingEnergy(coupling + coupling.T, rng.normal(0, 0.5, (1, 10)))
+        coupling = np.triu(rng.normal(0, scale / 2, (17, 17)), 1)
+        return IsingEnergy(coupling + coupling.T, rng.normal(0, 0.5, (1, 17)))
     if kind == 1:
+        edges = lattice(12)
         weights = np.abs(rng.normal(0, scale, len(edges)))
-        return IsingEnergy.from_edges(edges, weights, rng.normal(0, 0.2, (1, 16)))
+        return IsingEnergy.from_edges(edges, weights, rng.normal(0, 0.2, (1, 144)))
     if kind == 2:
+        edges = lattice(8)
         tables = TableFactors(edges, rng.normal(0, scale, (len(edges), 3, 3)))
-        return FactorGraphEnergy([tables], rng.normal(0, 0.3, (1, 16, 3)))
-    scopes = [rng.choice(12, 3, replace=False) for _ in range(14)]
-    tables = TableFactors(scopes, rng.normal(0, 1.5 * scale, (14, 2, 2, 2)))
-    return FactorGraphEnergy([tables], rng.normal(0, 0.3, (1, 12)))
+        return FactorGraphEnergy([tables], rng.normal(0, 0.3, (1, 64, 3)))
+    scopes = [rng.choice(45, 3, replace=False) for _ in range(60)]
+    tables = TableFactors(scopes, rng.normal(0, 1.5 * scale, (60, 2, 2, 2)))
+    return FactorGraphEnergy([tables], rng.normal(0, 0.3, (1, 45)))
 
 
 def converged_result(energy):

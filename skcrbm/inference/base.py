@@ -129,9 +129,9 @@ class InferenceResult(Versioned):
     converged : ndarray (N,) of bool
         Whether each model has converged.
     estimated_error : ndarray (N,), float64
-        Estimate of the largest error of a marginal of each model, if messages were passed; 0 if the
-        graph has no loops, and NaN if the messages have not converged. None: not estimated, see
-        `estimate_error` of `infer`.
+        Estimate of the largest error of a marginal of each model, if messages were passed (the
+        error itself if the graph is narrow); 0 if the graph has no loops, and NaN if the messages
+        have not converged. None: not estimated, see `estimate_error` of `infer`.
     stopped_by : ndarray (N,) of str
         What ended the search for each state in `assignment`:
 

@@ -8,6 +8,8 @@ import pytest
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, RBMEnergy, TableFactors
 from skcrbm.exceptions import InaccurateInferenceWarning
 from skcrbm.inference import SumProduct, infer
+from skcrbm.inference.exact import elimination
+from skcrbm.inference.exact.levels import Limits
 
 SIDE = np.arange(9).reshape(3, 3)
 LATTICE = np.concatenate(
@@ -34,8 +36,14 @@ def triples(rng, scale):
     return FactorGraphEnergy([tables], rng.normal(0, 0.3, (1, 9)))
 
 
+@pytest.fixture
+def wide(monkeypatch):
+    """Treat narrow graphs as wide graphs, whose errors are estimated."""
+    monkeypatch.setattr(elimination, "_NARROW", Limits(0, 0))
+
+
 @pytest.mark.parametrize("make", [lattice, classes, triples])
-def test_estimates_are_near_the_errors(make):
+def test_estimates_are_near_the_errors(make, wide):
     rng = np.random.default_rng(0)
     errors, estimates = [], []
     for scale in np.linspace(0.1, 1.6, 24):
@@ -54,7 +62,22 @@ def test_estimates_are_near_the_errors(make):
     assert 0.7 < np.median(estimates / errors) < 1.4
 
 
-def test_two_fixed_points():
+@pytest.mark.parametrize("make", [lattice, classes, triples])
+def test_errors_of_narrow_graphs_are_exact(make):
+    energy = make(np.random.default_rng(2), 1.2)
+    clamp = np.full(9, np.nan)
+    clamp[3] = 1
+    for given in (energy, energy.condition(clamp)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InaccurateInferenceWarning)
+            found = infer(given, "sum_product", damping=0.5, max_iter=500)
+        assert found.converged[0]
+        error = np.abs(found.marginals - infer(given, "exact").marginals).max()
+        np.testing.assert_allclose(found.estimated_error, error, atol=1e-12)
+        assert error > 1e-4
+
+
+def test_two_fixed_points(wide):
     """A ferromagnet without fields has marginals of .5; messages settle at another fixed point."""
     energy = IsingEnergy.from_edges(LATTICE, 1.0, np.zeros((1, 9)))
     start = infer(energy.with_fields(np.full((1, 9), 0.5)), "sum_product")
@@ -70,7 +93,7 @@ def test_graphs_without_loops():
     np.testing.assert_array_equal(infer(energy, "tree_reweighted").estimated_error, 0.0)
 
 
-def test_evidence_breaks_loops():
+def test_evidence_breaks_loops(wide):
     energy = lattice(np.random.default_rng(1), 1.0)
     clamp = np.full(9, np.nan)
     clamp[4] = 1

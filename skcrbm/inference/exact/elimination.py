@@ -11,7 +11,7 @@ from scipy.special import expit
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import ContradictionError, empty_result
-from skcrbm.inference.exact.levels import levels_of
+from skcrbm.inference.exact.levels import MOST_BUCKETS, QUICK, Limits, levels_of
 from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.exact.plans import Plan, make_plan
 from skcrbm.inference.random_numbers import random_key, uniforms
@@ -25,6 +25,8 @@ _SAMPLES = 4096
 # a single plan, in which clamped variables keep their axes in the tables. For small tables this is
 # faster than a separate plan for each set of clamped variables.
 _TOGETHER = 2**10
+# With these limits, `log_odds_of_narrow` takes some 5 ms at most for a graph that it has met.
+_NARROW = Limits(2**9, 2**16)
 
 
 def solve(method, energy, query):
@@ -64,6 +66,25 @@ def solve_edges(method, energy, query):
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer
+
+
+def log_odds_of_narrow(energy: FactorGraphEnergy) -> np.ndarray | None:
+    """Return the exact log-odds of a single model, or None if its tables exceed `_NARROW`.
+
+    NumPy computes them, so that no kernel is compiled.
+    """
+    if energy.n_variables > MOST_BUCKETS:
+        return None
+    try:
+        [chunk] = chunks_of(energy, _NARROW.entries)
+    except ValueError:  # the tables are too large
+        return None
+    model = Model(energy, chunk, _NARROW)
+    if model.levels is None:
+        return None
+    _, _, beliefs = model.eliminate(False, beliefs=True)
+    assert beliefs is not None
+    return beliefs[0]
 
 
 def _checked_variables(variables: Any, n_variables: int) -> np.ndarray:
@@ -142,9 +163,11 @@ class Model:
       for the other variables.
     - `offset` (R,) is the score of the variables that the plan leaves out, plus all subtracted
       numbers.
+
+    NumPy eliminates the variables if their levels do not exceed `limits`, otherwise kernels do.
     """
 
-    def __init__(self, energy, chunk):
+    def __init__(self, energy, chunk, limits=QUICK):
         self.energy, self.plan, self.rows = energy, chunk.plan, chunk.rows
         n, out, n_models = energy.n_variables, self.plan.held, len(chunk.rows)
         counts = self.plan.buckets.counts
@@ -164,7 +187,7 @@ class Model:
         self.fields -= top[:, None]
         self.offset += top.sum(axis=0)
         self._read_tables()
-        self._work()
+        self._work(limits)
 
     def _read_tables(self):
         energy, plan = self.energy, self.plan.buckets
@@ -193,7 +216,7 @@ class Model:
         for weights in tables[self.fixed]:
             self.offset += weights
 
-    def _work(self):
+    def _work(self, limits):
         buckets, n_models = self.buckets, len(self.rows)
         size = max(np.diff(buckets.entry_start).max(initial=1), self.fields.shape[1]) * n_models
         belief, power, part, total = np.empty((4, size))
@@ -203,7 +226,7 @@ class Model:
         message[n_messages:] = buckets.tables[self.own]
         self.work = EliminationWork(message.reshape(-1), belief, power, part, total, digits)
         n_fields = self.fields.shape[0] * self.fields.shape[1]
-        self.levels = levels_of(self.plan, buckets, n_fields, n_models, len(message))
+        self.levels = levels_of(self.plan, buckets, n_fields, n_models, len(message), limits)
 
     def eliminate(self, maximal, maximised=0, beliefs=False, wanted=False):
         """Return log Z or the best score of each model, the conditional tables, and the beliefs.

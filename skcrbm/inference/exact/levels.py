@@ -14,14 +14,22 @@ import numpy as np
 
 from skcrbm.kernels.arguments import FIELD, MESSAGE, SHARED
 
-# With at most so many levels, and entries in the tables of all models, a call of `infer` takes 1.3
-# to 2.5 times as long as with the kernels: .35 ms instead of .27 ms for 6 levels of 38 entries, and
-# .66 ms instead of .30 ms for 30 levels of 230 entries.
-_MOST_LEVELS, _MOST_ENTRIES = 32, 2**13
+
+class Limits(NamedTuple):
+    """Largest number of levels, and of entries in the tables of all models, for NumPy."""
+
+    levels: int
+    entries: int
+
+
+# With these limits, a call of `infer` takes 1.3 to 2.5 times as long as with the kernels: .35 ms
+# instead of .27 ms for 6 levels of 38 entries, and .66 ms instead of .30 ms for 30 levels of 230
+# entries.
+QUICK = Limits(32, 2**13)
 # For at most this number of entries, the function `logaddexp` is faster than three functions.
 _FEW = 256
 # Largest number of buckets of a graph for which levels are searched.
-_MOST_BUCKETS = 2**9
+MOST_BUCKETS = 2**9
 
 
 class _Level(NamedTuple):
@@ -148,19 +156,21 @@ class Levels:
             value[level.variables] = conditional[places, models].argmax(axis=1)
 
 
-def levels_of(plan: Any, buckets: Any, n_fields: int, n_models: int, n_messages: int) -> Any:
-    """Return the levels of the buckets of a plan, or None if the kernels are faster.
+def levels_of(
+    plan: Any, buckets: Any, n_fields: int, n_models: int, n_messages: int, limits: Limits
+) -> Any:
+    """Return the levels of the buckets of a plan, or None if they exceed the limits.
 
     The levels are kept in the plan. See `Levels` for the parameters.
     """
     n_buckets, n_entries = len(buckets.parent), buckets.entry_start[-1]
-    if not 0 < n_buckets <= _MOST_BUCKETS or n_entries * n_models > _MOST_ENTRIES:
+    if not 0 < n_buckets <= MOST_BUCKETS or n_entries * n_models > limits.entries:
         return None
-    if not plan.levels:
+    if limits not in plan.levels:
         members = _members_of_levels(buckets)
-        few = len(members) <= _MOST_LEVELS
-        plan.levels.append(Levels(buckets, members, n_fields, n_messages) if few else None)
-    return plan.levels[0]
+        few = len(members) <= limits.levels
+        plan.levels[limits] = Levels(buckets, members, n_fields, n_messages) if few else None
+    return plan.levels[limits]
 
 
 def _members_of_levels(buckets):

@@ -37,7 +37,7 @@ class Plan(NamedTuple):
     factors: Factors
     entries: int  # number of entries of the largest table
     n_last: int  # number of variables that are eliminated after all other variables
-    levels: list  # empty, or the result of `levels_of`
+    levels: dict  # results of `levels_of`, by their limits
 
     @property
     def n_variables(self) -> int:
@@ -123,7 +123,7 @@ def _new_plan(graph, held, max_entries, last):
         edge_start, edges, edge_step, np.flatnonzero(bucket == n_buckets), link - n_buckets,
         *_own_entries(counts, free_start, free, free_step, own, n_own),
     )  # fmt: skip
-    return Plan(held, buckets, factors, entries, len(last - set(np.flatnonzero(held).tolist())), [])
+    return Plan(held, buckets, factors, entries, len(last - set(np.flatnonzero(held).tolist())), {})
 
 
 def _joined(parts):
