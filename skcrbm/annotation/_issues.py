@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.targets.groups import check_groups
 from skcrbm.targets.wrapped import (
     final_model,
     marginals_of,
@@ -101,12 +102,13 @@ class LabelIssues(NamedTuple):
         "estimator": [HasMethods(["fit", "predict_proba"])],
         "given": [StrOptions({"auto", "other_labels", "x"})],
         "cv": ["cv_object"],
+        "groups": ["array-like", None],
         "n_jobs": [Integer(), None],
     },
     prefer_skip_nested_validation=False,
 )
 def find_label_issues(
-    estimator, X, y, *, given="auto", cv=None, sample_weight=None, n_jobs=None
+    estimator, X, y, *, given="auto", cv=None, groups=None, sample_weight=None, n_jobs=None
 ) -> LabelIssues:
     """Rank the entries of y by the probability that they are wrong.
 
@@ -131,6 +133,10 @@ def find_label_issues(
         it, else "x".
     cv : int, splitter or iterable, default=None
         Folds of the rows. An int stands for this number of stratified folds, and None for 5 folds.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row, such as the patient. If `cv` is None, an int or a splitter of groups,
+        a row is judged by a model that was not fitted on any row of its group, which may have the
+        same wrong labels.
     sample_weight : array-like (n_samples,) or (n_samples, n_outputs), default=None
         Weights of the rows, or of single labels if the classifier supports them, in the fits.
     n_jobs : int, default=None
@@ -180,6 +186,7 @@ def find_label_issues(
     index = _row_names(X, y)
     labelled = wrapped_rows(X, y, sample_weight, "find_label_issues", several=True)
     visible = labelled.visible
+    groups = None if groups is None else check_groups(groups, X)
     conditional = takes_known(estimator)
     if given == "other_labels" and not conditional:
         raise ValueError(
@@ -194,6 +201,7 @@ def find_label_issues(
         labelled.y,
         cv=cv,
         respond=partial(respond, targets=labelled.targets),
+        groups=groups,
         n_jobs=n_jobs,
         fit_params=labelled.params,
         beside=(visible,),

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn import model_selection
 from sklearn.model_selection import check_cv
 
-from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.model_selection.folds import for_groups, out_of_fold, resolve_cv
 from skcrbm.targets.groups import check_groups
 from skcrbm.targets.indicator import indicator_with_nan, with_dimensions
 from skcrbm.targets.multioutput import class_columns
@@ -55,10 +55,12 @@ def cross_val_predict(
         NaN or None for missing entries, if the estimator accepts them, as `LabelGraphCRF` and
         scikit-learn's random forests do. For sequences, graphs and images of any sizes y is a list.
     groups : array-like of shape (n_samples,), default=None
-        Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
+        Group of each row. The rows of a group are in the same fold if `cv` is None, an int, or a
+        splitter such as `GroupKFold`.
     cv : int, splitter or iterable, default=None
-        Folds that test each row once. If `cv` is an int, :class:`MultilabelStratifiedKFold` makes
-        this number of folds; None makes 5 folds. For lists of sequences, graphs or images,
+        Folds that test each row once. If `cv` is an int, :class:`MultilabelStratifiedKFold`, or
+        :class:`MultilabelStratifiedGroupKFold` with `groups`, makes this number of folds; None
+        makes 5 folds. For lists of sequences, graphs or images,
         scikit-learn's `KFold` makes them, so each fold consists of consecutive items.
     method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
 default="predict"
@@ -111,7 +113,7 @@ default="predict"
             estimator,
             X,
             y,
-            cv=check_cv(5 if cv is None else cv),
+            cv=for_groups(check_cv(5 if cv is None else cv), cv, groups),
             respond=partial(_respond_by_structure, method=method),
             stratify=np.zeros(len(y)),
             **options,
@@ -119,6 +121,7 @@ default="predict"
         return _structures(found, method)
     y = y if is_frame(y) else with_dimensions(y)
     if len(y.shape) == 1 or y.shape[1:] == (1,):
+        cv = cv if groups is None else resolve_cv(cv, np.ravel(y), groups)
         return model_selection.cross_val_predict(
             estimator, X, y, groups=groups, cv=cv, method=method, n_jobs=n_jobs, params=params
         )

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import indexable
 
+from skcrbm.model_selection._groups import MultilabelStratifiedGroupKFold
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
 from skcrbm.targets.weights import (
     first_copies,
@@ -46,17 +47,29 @@ def search_folds(
     return folds_of_copies(list(splitter.split(first, first))[:n_folds], origin)
 
 
-def resolve_cv(cv: Any, y: np.ndarray) -> Any:
-    """Return a splitter for `cv`; an int, or None for 5 folds, becomes a stratified splitter."""
+def resolve_cv(cv: Any, y: np.ndarray, groups: Any = None) -> Any:
+    """Return a splitter for `cv`; an int, or None for 5 folds, becomes a stratified splitter.
+
+    With `groups`, this splitter also keeps the rows of a group together.
+    """
     if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
-        return MultilabelStratifiedKFold(5 if cv is None else cv)
-    return check_cv(cv, y, classifier=True)
+        kind = MultilabelStratifiedKFold if groups is None else MultilabelStratifiedGroupKFold
+        return kind(5 if cv is None else int(cv))
+    return for_groups(check_cv(cv, y, classifier=True), cv, groups)
+
+
+def for_groups(splitter: Any, cv: Any, groups: Any) -> Any:
+    """Return scikit-learn's splitter for `cv`, or its grouped kind if `cv` is a number."""
+    if groups is None or not (cv is None or isinstance(cv, Integral)):
+        return splitter
+    kind = StratifiedGroupKFold if isinstance(splitter, StratifiedKFold) else GroupKFold
+    return kind(splitter.get_n_splits())
 
 
 def _splits(cv, X, y, groups):
     """Return the pairs (train, test) of `cv`; an error about too many folds names `cv`."""
     try:
-        return list(resolve_cv(cv, y).split(X, y, groups))
+        return list(resolve_cv(cv, y, groups).split(X, y, groups))
     except ValueError as error:
         if "n_splits" not in str(error):
             raise

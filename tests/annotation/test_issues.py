@@ -6,7 +6,9 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import KFold
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -15,6 +17,7 @@ from skcrbm.annotation import find_label_issues
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.constraints import Constrained, Implies
 from skcrbm.datasets import make_structured_labels
+from skcrbm.model_selection import MultilabelStratifiedGroupKFold
 
 NAN = float("nan")
 
@@ -64,6 +67,25 @@ def test_any_classifier_is_judged_out_of_fold(data):
     for train, test in folds:
         proba = np.column_stack([p[:, 1] for p in model.fit(X[train], Y[train]).predict_proba(X)])
         np.testing.assert_allclose(issues.entry_scores[test], np.abs(Y - proba)[test], atol=1e-12)
+
+
+def test_rows_of_a_group_do_not_judge_each_other(data):
+    """A classifier that remembers the copies of a row does not see their wrong labels."""
+    X, Y, _ = data
+    X, Y, groups = np.repeat(X[:60], 2, axis=0), np.repeat(Y[:60], 2, axis=0), np.arange(120) // 2
+    names = [f"patient {g}" for g in groups]
+    model = MultiOutputClassifier(KNeighborsClassifier(1))
+    alone = find_label_issues(model, X, Y, cv=KFold(3, shuffle=True, random_state=0))
+    issues = find_label_issues(model, X, Y, cv=3, groups=names)
+    expected = np.empty(Y.shape)
+    for train, test in MultilabelStratifiedGroupKFold(3).split(X, Y, groups):
+        expected[test] = Y[test] != model.fit(X[train], Y[train]).predict(X[test])
+    np.testing.assert_array_equal(issues.entry_scores, expected)
+    assert issues.entry_scores.mean() > alone.entry_scores.mean() + 0.1
+    with pytest.raises(ValueError, match="groups names no group for row 1"):
+        find_label_issues(model, X, Y, groups=["a", None, *names[2:]])
+    with pytest.raises(ValueError, match="groups must have the shape"):
+        find_label_issues(model, X, Y, groups=groups[:3])
 
 
 def test_missing_labels(data, joint):

@@ -188,3 +188,39 @@ def test_what_is_refused(data):
         cross_val_predict(crbm(), X, Y + 0.5)
     with pytest.raises(ValueError, match="'method' parameter of cross_val_predict must be a str"):
         cross_val_predict(crbm(), X, Y, method="transform")
+
+
+class Neighbour(KNeighborsClassifier):
+    """A classifier that names the group of the nearest training row."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.groups_ = X[:, 0]
+        return self
+
+    def predict(self, X):
+        assert not set(X[:, 0]) & set(self.groups_), "a group is in both parts"
+        return super().predict(X)
+
+
+@pytest.mark.parametrize("form", ["labels", "vector", "column"])
+@pytest.mark.parametrize("cv", [None, 3])
+def test_a_number_of_folds_keeps_groups_together(form, cv):
+    """The groups have an effect for every kind of y, also without a splitter of groups."""
+    groups = np.repeat(np.arange(10), 4)
+    X = np.column_stack([groups, np.random.RandomState(0).normal(size=40)])
+    Y = np.random.RandomState(1).randint(0, 2, (40, 3))
+    y = {"labels": Y, "vector": Y[:, 0], "column": Y[:, :1]}[form]
+    model = Neighbour(1)
+    cross_val_predict(model, X, y, cv=cv, groups=groups)
+    with pytest.raises(AssertionError, match="both parts"):
+        cross_val_predict(model, X, y, cv=cv)
+
+
+def test_a_number_of_folds_keeps_groups_of_sequences_together():
+    groups = np.array([0, 1, 2] * 4)
+    X = [np.full((2, 1), g + 0.5) for g in groups]
+    y = [[f"class {g}"] * 2 for g in groups]
+    model = ChainCRF(alpha=0.1, max_iter=30)
+    found = cross_val_predict(model, X, y, cv=3, groups=groups)
+    assert not any((labels == truth).any() for labels, truth in zip(found, y))  # unseen classes
