@@ -117,9 +117,14 @@ def _together(inputs, output, tables) -> list[list[int]]:
     """Divide the inputs of a factor into groups: inputs that are in the same table stay together.
 
     A group has at most `_MOST_TOGETHER` inputs. The inputs that share a table with the output are
-    in the last group.
+    in the last group. If several tables contain two or more variables of a factor with few inputs,
+    they could form a loop with the chain, so all inputs are in one group.
     """
     members, own = set(inputs), {v: [v] for v in inputs}
+    near = {scope for v in inputs for scope in tables.get(v, ())}
+    several = [scope for scope in near if len(set(scope) & {*members, output}) > 1]
+    if len(inputs) <= _MOST_TOGETHER and len(several) > 1:
+        return [inputs]
     at_end = None
     for v in inputs:
         for scope in tables.get(v, ()):

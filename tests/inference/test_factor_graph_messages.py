@@ -90,6 +90,16 @@ def test_tables_that_share_variables_with_logic(kind, scopes, inputs):
 
 
 @pytest.mark.parametrize("kind", [OrFactors, AndFactors])
+def test_several_tables_with_the_output(kind):
+    """No chain keeps two inputs together with the output in two tables, so all stay together."""
+    rng = np.random.default_rng(0)
+    tables = [TableFactors([[i, 4]], rng.normal(size=(1, 2, 2))) for i in (0, 2)]
+    energy = FactorGraphEnergy([kind([[0, 1, 2, 3]], [4]), *tables], rng.normal(size=(2, 5)))
+    exact = infer(energy, "exact").marginals
+    np.testing.assert_allclose(infer(energy, "sum_product").marginals, exact, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [OrFactors, AndFactors])
 def test_many_inputs(kind):
     """A factor of 3000 inputs is a tree; inference is exact and fast."""
     n = 3000

@@ -140,3 +140,19 @@ def test_beliefs_that_stop_far_from_the_fixed_point():
     for n_iter in (1, 3, 10, 100):
         method = TreeReweighted(max_iter=n_iter)
         assert infer(energy, method, returns="log_partition").log_partition[0] >= exact
+
+
+def test_hubs_that_do_not_converge():
+    """Messages of a fan overshoot at the hub: the bound is at most the bound of single factors."""
+    rng = np.random.default_rng(0)
+    n = 300
+    spokes = [(0, i) for i in range(1, n)]
+    edges = spokes + [(i, i + 1) for i in range(1, n - 1)]
+    weights = rng.normal(0, 2, len(edges))
+    field = rng.normal(0, 0.5, n)
+    energy = SparseIsingEnergy.from_edges(edges, weights, field)
+    found = infer(energy, "tree_reweighted", returns="log_partition")
+    exact = infer(energy, "exact", returns="log_partition").log_partition[0]
+    assert not found.converged[0]
+    single = np.abs(weights).sum() + np.logaddexp(field, -field).sum()
+    assert exact <= found.log_partition[0] <= single + 1e-9

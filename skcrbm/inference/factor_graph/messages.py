@@ -17,6 +17,7 @@ import numpy as np
 from skcrbm.energies.states import best_states, log_odds_of_weights
 from skcrbm.inference.any_energy.ascent import ascend_from
 from skcrbm.inference.base import empty_result
+from skcrbm.inference.contradictions import log_partition_range
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.methods._messages import Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
@@ -61,8 +62,16 @@ def solve_sum_product(method, energy, query):
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
-    return _Run(method, energy, query, SUM, reweighted=True).fields()
+    """Answer a query by tree-reweighted messages; see `TreeReweighted`.
+
+    Messages to a variable with thousands of neighbours overshoot, and their bound may be above the
+    bound of each factor by itself. The lower of the two bounds is returned.
+    """
+    fields = _Run(method, energy, query, SUM, reweighted=True).fields()
+    if "log_partition" in fields:
+        _, high = log_partition_range(energy)
+        fields["log_partition"] = np.minimum(fields["log_partition"], high)
+    return fields
 
 
 def solve_max_product(method, energy, query):
