@@ -226,6 +226,10 @@ class GridCRF(StructuredCRF):
             return np.ones(arrays.start[-1])
         return pixel_weights(sample_weight, arrays)
 
+    def _weights_of_items(self, sample_weight, arrays):
+        """Return None, because the weights of pixels need no copies of images."""
+        return None
+
     def _item_weights(self, sample_weight, arrays):
         return self._weights(sample_weight, arrays)
 

@@ -505,7 +505,7 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
         design = Design(X, columns, double=True, rotate=rotate, dtype=np.float64)
         codes, n_classes = self._codes(rows.visible)
         inputs = design.X if issparse(design.X) else np.asarray(design.X)
-        return design, OutputBatch(inputs, codes, rows.weight), n_classes
+        return design, OutputBatch(inputs, codes, rows.weight, rows.origin), n_classes
 
     def _plan(
         self,

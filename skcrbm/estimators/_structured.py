@@ -40,7 +40,7 @@ from skcrbm.learning.solvers import (
 from skcrbm.learning.structured.penalty import PLAIN_ALPHA, search_alpha, structured_penalty
 from skcrbm.learning.structured.rows import StructureSource
 from skcrbm.targets.codes import MISSING, UNKNOWN, LabelCoder, warn_of_new_label
-from skcrbm.targets.sequences import Structure, flat_labels, split_rows
+from skcrbm.targets.sequences import Structure, flat_labels, item_weights, split_rows
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
@@ -197,9 +197,12 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         y : list of labels of the rows
             A label for each item. None or NaN is a missing label, and None in place of the labels
             of a row means that all of them are missing.
-        sample_weight : array-like of shape (n_rows,), default=None
+        sample_weight : array-like of shape (n_rows,), or list of weights of items, default=None
             Non-negative weights; a row of weight k counts as k copies of the row. If
-            ``alpha="auto"``, only their ratios count in the choice of alpha.
+            ``alpha="auto"``, only their ratios count in the choice of alpha. A list with an array
+            (n_items,) for each row holds weights of single labels: a row with the weights (1, 3)
+            of its items counts as a copy of weight 1 with both labels, and a copy of weight 2 in
+            which only the second label is observed. A label of weight 0 is missing.
 
         Returns
         -------
@@ -294,6 +297,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         elif classes is not None:
             self._coder.require(classes)
         batch = self._batch(arrays, self._codes(labels, arrays), weight)
+        items = self._weights_of_items(sample_weight, arrays)
+        batch = batch if items is None else batch.with_item_weights(items)
         used = (batch.weight > 0) & (np.diff(batch.start) > 0)
         if not (np.repeat(used, np.diff(batch.start)) & (batch.path != MISSING)).any():
             raise NothingToLearnError(
@@ -333,8 +338,9 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         model, objective = self._objective(model, batch)
         if objective.needs_complete and (batch.path == MISSING).any():
             raise ValueError(
-                f"learning={option_name(self.learning)!r} needs complete labels, but y has "
-                "missing labels; learning='mle' supports them"
+                f"learning={option_name(self.learning)!r} needs complete labels with equal "
+                f"weights in each {self._words.whole}, but labels are missing or have different "
+                "weights; learning='mle' supports them"
             )
         return model, objective
 
@@ -363,11 +369,12 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         """
         model, objective = self._problem(batch, rng, resume, partial)
         alpha = float(self._chosen_alpha(model, batch, objective, rng, resume, partial))
+        source = StructureSource(batch)
         stochastic: dict[str, Any] = {}
         if solver.stochastic:
             stochastic = {
                 "stopping": resolve_stopping(self.early_stopping, False),
-                "batch_size": solver.rows_per_step(len(batch), self._batch_rows),
+                "batch_size": solver.rows_per_step(source.n_originals, self._batch_rows),
                 "average": solver.keeps_average(False),
                 "rate_factors": type(model.params)(*map(float, objective.trained)),
                 "mean_square": self._mean_square(batch),
@@ -377,7 +384,7 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         return Plan(
             model=model,
             design=Design(np.empty((0, 0))),
-            rows=StructureSource(batch),
+            rows=source,
             objective=objective,
             penalty=structured_penalty(
                 model.params, alpha, self.l1_ratio, objective.penalises_intercept
@@ -609,8 +616,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         ----------
         X, y
             As in `fit`.
-        sample_weight : array-like of shape (n_rows,), default=None
-            Weights, as in `fit`.
+        sample_weight : array-like of shape (n_rows,), or list of weights of items, default=None
+            Weights of rows or of single labels, as in `fit`.
         y_known : list of labels of the rows, default=None
             Labels that are known beforehand, as in `predict`; they do not count in the score.
 
@@ -716,13 +723,20 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             self.feature_names_in_ = rows.names
 
     def _weights(self, sample_weight, arrays) -> np.ndarray:
-        """Return the weights of the rows (n,)."""
-        if sample_weight is None:
+        """Return the weights of the rows (n,), or ones if single items have weights."""
+        if sample_weight is None or self._weights_of_items(sample_weight, arrays) is not None:
             return np.ones(len(arrays.start) - 1)
         return check_sample_weight(sample_weight, arrays.start[1:, None])
 
+    def _weights_of_items(self, sample_weight, arrays) -> np.ndarray | None:
+        """Return the weights of single items (T,), or None if rows have weights."""
+        return item_weights(sample_weight, arrays.start, self._words)
+
     def _item_weights(self, sample_weight, arrays) -> np.ndarray:
         """Return the weights of the items (T,) in `score`."""
+        items = self._weights_of_items(sample_weight, arrays)
+        if items is not None:
+            return items
         return np.repeat(self._weights(sample_weight, arrays), np.diff(arrays.start))
 
     def _labels(self, y, arrays, name="y") -> Any:

@@ -7,7 +7,7 @@ on. An array `start` contains the first position of each sequence.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import chain, pairwise, repeat
 from numbers import Number
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from skcrbm.targets.codes import is_missing, label_list
 from skcrbm.targets.feature_names import ColumnNames, require_same_columns, stacked_tables
 from skcrbm.targets.names import is_frame
 from skcrbm.utils.ragged import SequenceArrays
+from skcrbm.utils.validation import check_sample_weight
 
 # Number of positions whose features are converted together. A larger number takes more memory.
 _ITEMS_PER_PART = 4096
@@ -555,6 +556,40 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y", kind: Structure = SE
             )
         flat.extend(labels)
     return flat
+
+
+def item_weights(sample_weight: Any, start: np.ndarray, kind: Structure) -> np.ndarray | None:
+    """Return the weights (T,) of the items of all rows; None if `sample_weight` weights rows.
+
+    Weights of items are a list with the weights of the items of each row. A ValueError is raised if
+    they are negative, not numbers, all 0, or have a wrong shape.
+    """
+    if not isinstance(sample_weight, Iterable) or isinstance(sample_weight, (str, bytes, Mapping)):
+        return None
+    if isinstance(sample_weight, Iterator) or is_frame(sample_weight) or issparse(sample_weight):
+        return None
+    first = next((part for part in sample_weight if part is not None), None)
+    if np.ndim(first) == 0 and not isinstance(first, (list, tuple)):
+        return None
+    lengths = np.diff(start)
+    if len(sample_weight) != len(lengths):
+        raise ValueError(
+            f"sample_weight has {len(sample_weight)} {kind.whole}s, but X has {len(lengths)}"
+        )
+    parts = []
+    for i, (given, length) in enumerate(zip(sample_weight, lengths.tolist())):
+        wanted = f"{kind.whole} {i} of sample_weight should hold a number for each {kind.part}"
+        try:
+            if given is None or np.ma.is_masked(given):
+                raise TypeError("it has missing or masked weights; use a weight of 0")
+            part = np.asarray(given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{wanted}: {error}") from error
+        if part.shape != (length,):
+            raise ValueError(f"{wanted}, ({length},); got the shape {part.shape}")
+        parts.append(part)
+    weight = np.concatenate(parts)
+    return check_sample_weight(weight, weight)
 
 
 def split_rows(values: np.ndarray, start: np.ndarray) -> np.ndarray:

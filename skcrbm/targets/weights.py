@@ -13,6 +13,7 @@ all weights of a row are equal, its only copy is the row itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,6 +129,41 @@ def label_layers(visible: np.ndarray, weight: np.ndarray) -> LabelLayers:
     observed = weight[row] >= levels[row, place][:, None]
     copies = np.where(observed, visible[row], np.asarray(np.nan, visible.dtype))
     return LabelLayers(row, copies, steps[row, place])
+
+
+class ItemLayers(NamedTuple):
+    """Copies of rows with different numbers of items, such as sequences."""
+
+    row: np.ndarray  # (M,): number of the row of each copy
+    labels: np.ndarray  # (T,): labels of the items of all copies
+    weight: np.ndarray  # (M,): positive weight of each copy
+
+
+def item_layers(
+    labels: np.ndarray, weight: np.ndarray, start: np.ndarray, missing: int
+) -> ItemLayers:
+    """Return weighted copies of rows, which replace the weights of single items.
+
+    `labels` (T,) and `weight` (T,) belong to the items of all rows, and `start` (n + 1,) holds the
+    first item of each row. Items whose label is `missing` have no label. The copies have the same
+    meaning as in `label_layers`, but the copies of a row follow each other. A row without a label
+    keeps a single copy, with the largest of its weights. Rows without a positive weight are left
+    out.
+    """
+    rows, parts, weights = [], [], []
+    for row, (a, b) in enumerate(pairwise(start.tolist())):
+        own, w = labels[a:b], weight[a:b]
+        seen = own != missing
+        levels = np.unique(w[seen]) if seen.any() else w.max(initial=0.0, keepdims=True)
+        before = 0.0
+        for level in levels[levels > 0].tolist():
+            rows.append(row)
+            parts.append(np.where(w >= level, own, missing))
+            weights.append(level - before)
+            before = level
+    if not rows:
+        raise NothingToLearnError("sample_weight is zero for every observed label of y")
+    return ItemLayers(np.array(rows), np.concatenate(parts), np.array(weights))
 
 
 # The array `origin` (n_copies,) holds the number of the row of each copy, or is None if no row has

@@ -6,12 +6,16 @@ from itertools import product
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from skcrbm import ChainCRF, Graph, GraphCRF, GridCRF, LabelGraphCRF
 from skcrbm.decoding import MAP, ExpectedMetric, LabelSet, Marginal, Threshold
-from skcrbm.learning.structured.rows import RaggedBatch
+from skcrbm.learning.structured.chain import SequenceBatch
+from skcrbm.learning.structured.outputs import OutputBatch
+from skcrbm.learning.structured.rows import RaggedBatch, StructureSource
 from skcrbm.pipeline import SequenceTransformer, make_pipeline
+from skcrbm.utils.ragged import SequenceArrays
 
 PATH = [[0, 1], [1, 2], [2, 3]]
 
@@ -223,6 +227,83 @@ def test_rows_without_items(kind):
     weights = np.full(len(mixed), 1e3)  # the weights of empty rows have no effect
     weights[places] = weight
     np.testing.assert_array_equal(model.fit(mixed, labels, weights).coef_, before)
+
+
+@pytest.mark.parametrize("kind", ["chain", "graph"])
+def test_weights_of_single_items(kind):
+    """A row with several weights is the sum of copies in which the lighter labels are missing."""
+    model, X, y = data(kind)
+    model.set_params(solver="lbfgs", max_iter=100)
+    rng = np.random.default_rng(1)
+    weight = [rng.choice([0.0, 0.5, 2.0], 4) for _ in X]
+    weight[0][:] = 3.0
+    y[1][2] = None  # its weight has no effect
+    rows, labels, weights = [], [], []
+    for x, own, w in zip(X, y, weight):
+        seen, below = own != np.array(None), 0.0
+        for level in np.unique(w[seen & (w > 0)]):
+            rows.append(x)
+            labels.append(np.where(w >= level, own, None))
+            weights.append(level - below)
+            below = level
+    expected = clone(model).fit(rows, labels, weights).coef_
+    np.testing.assert_allclose(model.fit(X, y, weight).coef_, expected, rtol=1e-6)
+    np.testing.assert_array_equal(model.fit(X, y, np.array(weight)).coef_, model.coef_)
+    right = flat(model.predict(X)) == flat(y)
+    seen = flat(y) != np.array(None)
+    share = np.average(right[seen], weights=np.concatenate(weight)[seen])
+    assert model.score(X, y, weight) == pytest.approx(share, rel=1e-12)
+    per_row = rng.choice([0.0, 0.5, 2.0], len(X))
+    equal = [np.full(4, w) for w in per_row]
+    by_row = clone(model).fit(X, y, per_row)
+    np.testing.assert_allclose(model.fit(X, y, equal).coef_, by_row.coef_, rtol=1e-9)
+    assert model.score(X, y, equal) == by_row.score(X, y, per_row)
+
+
+@pytest.mark.parametrize("kind", ["chain", "graph"])
+def test_weights_of_single_items_are_checked(kind):
+    model, X, y = data(kind)
+    good = [np.ones(4)] * len(X)
+    word = {"chain": "sequence", "graph": "graph"}[kind]
+    for wrong, message in (
+        (good[:3], rf"sample_weight has 3 {word}s, but X has 16"),
+        ([*good[:-1], np.ones(3)], rf"{word} 15 of sample_weight .*\(4,\); got the shape \(3,\)"),
+        ([*good[:-1], ["a"] * 4], rf"{word} 15 of sample_weight should hold a number"),
+        ([*good[:-1], None], rf"{word} 15 of sample_weight .* use a weight of 0"),
+        ([*good[:-1], -np.ones(4)], "Negative values"),
+        ([*good[:-1], np.full(4, np.nan)], "NaN"),
+        ([np.zeros(4)] * 16, "zero for every"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y, sample_weight=wrong)
+    model.partial_fit(X, y, ["a", "b"], [np.zeros(4)] * 16)  # nothing to learn: no error
+    assert not hasattr(model, "classes_")
+    uneven = [np.arange(4.0), *good[1:]]
+    for rule in ("pseudo_likelihood", "max_margin"):
+        with pytest.raises(ValueError, match=f"'{rule}' needs complete labels with equal weights"):
+            type(model)(learning=rule).fit(X, y, uneven)
+        type(model)(learning=rule, max_iter=2).fit(X, y, good)
+
+
+@pytest.mark.parametrize("kind", ["chain", "labels"])
+def test_copies_of_a_row_are_held_out_together(kind):
+    rng = np.random.RandomState(0)
+    path, start = rng.randint(0, 2, 40), np.arange(0, 41, 4)
+    if kind == "chain":
+        arrays = SequenceArrays(rng.normal(size=(40, 2)), start)
+        batch = SequenceBatch.of(arrays, path, np.ones(10))
+        batch = batch.with_item_weights(rng.choice([1.0, 2.0], 40))
+    else:
+        origin = np.repeat(np.arange(10), 2)
+        batch = OutputBatch(np.zeros((20, 2)), path.reshape(20, 2), np.ones(20), origin)
+    source = StructureSource(batch)
+    assert len(batch) > source.n_originals == 10
+    rest, held = source.split(0.3, rng)
+    assert rest.n_originals == 7
+    assert not set(rest.all.origin) & set(held.origin)
+    parts = list(source.batches(rng, 4))
+    assert [source.count_originals(part) for part in parts] == [4, 4, 2]
+    assert sum(map(len, parts)) == len(batch)
 
 
 def test_empty_sequences_in_pipelines():

@@ -61,11 +61,13 @@ class OutputBatch(StoredBatch):
     X: Any  # (N, D) ndarray or CSR matrix of float64
     codes: np.ndarray  # (N, L) class of each output, or `MISSING`
     weight: np.ndarray  # (N,) weights of the rows
+    origin: np.ndarray | None = None  # (N,) number of the row of each copy; None without copies
     _cache: dict = field(default_factory=dict, init=False, repr=False)
 
     def take(self, numbers: Any) -> OutputBatch:
         """Return a batch of the rows with the indices `numbers`."""
-        return OutputBatch(self.X[numbers], self.codes[numbers], self.weight[numbers])
+        origin = None if self.origin is None else self.origin[numbers]
+        return OutputBatch(self.X[numbers], self.codes[numbers], self.weight[numbers], origin)
 
     def _groups(self, n_entries):
         """Return parts with a bounded number of log-weights, `n_entries` per row."""

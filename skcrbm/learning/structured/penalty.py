@@ -68,15 +68,16 @@ def search_alpha(
     """
     observed = np.add.reduceat(batch.path != MISSING, batch.start[:-1])
     labelled = np.flatnonzero(observed)  # rows without labels have no loss
-    if len(labelled) < _LEAST_ROWS:
-        return PLAIN_ALPHA
     some = batch if len(labelled) == len(batch) else batch.take(labelled)
+    n_all, n_labelled = (StructureSource(rows).n_originals for rows in (batch, some))
+    if n_labelled < _LEAST_ROWS:
+        return PLAIN_ALPHA
     # Scale the weights to a mean of 1. The penalties that the search tries suit this scale.
-    mean = batch.weight.mean()
+    mean = batch.weight.sum() / n_all
     if mean != 1:
         some = replace(some, weight=some.weight / mean)
-    if len(some) > _MOST_ROWS:
-        some = some.take(np.sort(rng.permutation(len(some))[:_MOST_ROWS]))
+    if n_labelled > _MOST_ROWS:
+        some = StructureSource(some).take(np.sort(rng.permutation(n_labelled)[:_MOST_ROWS]))
     rest, held_out = StructureSource(some).split(_HELD_OUT, rng)
     if isinstance(objective, HingeObjective):
         train = _margin_path(model, rest.all, objective, rng)
@@ -87,7 +88,7 @@ def search_alpha(
         return -np.inf if found is None else objective.score(found, held_out, 0)
 
     found = penalty_path(train, score, _TOTALS, patience=_PATIENCE, ends=clearly_worse)
-    return found.penalty / len(batch)
+    return found.penalty / n_all
 
 
 def _gradient_path(model: Any, rest: Any, objective: Objective, l1_ratio: float) -> Callable:

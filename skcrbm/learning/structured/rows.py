@@ -16,6 +16,7 @@ import numpy as np
 
 from skcrbm.learning.data import Source
 from skcrbm.targets.codes import MISSING
+from skcrbm.targets.weights import count_rows_of, item_layers
 
 
 class StoredBatch(ABC):
@@ -25,6 +26,7 @@ class StoredBatch(ABC):
     """
 
     weight: np.ndarray  # (n,) weights of the rows
+    origin: Any  # (n,) number of the row of each copy; None if no row has several copies
     _cache: dict  # results that belong to this batch, such as its parts
 
     def __len__(self) -> int:
@@ -86,6 +88,11 @@ class RaggedBatch(StoredBatch):
     _of_items: ClassVar[tuple[str, ...]] = ("path",)
 
     @property
+    def origin(self) -> np.ndarray | None:
+        """Number (n,) of the row of each copy, or None if no row has several copies."""
+        return self.index if len(np.unique(self.index)) < len(self.index) else None
+
+    @property
     def X(self) -> Any:
         """Features (T, D) of all items of sequences or graphs."""
         return self.arrays.X
@@ -102,6 +109,14 @@ class RaggedBatch(StoredBatch):
         own = {name: None if values is None else values[items] for name, values in given.items()}
         weight, index = self.weight[numbers], self.index[numbers]
         return replace(self, arrays=arrays, weight=weight, index=index, items=items, **own)
+
+    def with_item_weights(self, weight: np.ndarray) -> Any:
+        """Return the batch with weights (T,) of items in place of weights of rows.
+
+        A row whose items have several weights is replaced by copies, see `item_layers`.
+        """
+        layers = item_layers(self.path, weight, self.start, MISSING)
+        return replace(self.take(layers.row), path=layers.labels, weight=layers.weight, items=None)
 
     def free(self) -> Any:
         """Return the batch without labels."""
@@ -151,28 +166,48 @@ class StructureSource(Source):
     """Source of mini-batches of rows, in random order.
 
     `batch` is a `StoredBatch` of all rows. If all of them fit into a single mini-batch, the source
-    yields `batch` itself, without shuffling.
+    yields `batch` itself, without shuffling. All copies of a row are in the same mini-batch, and
+    are held out together.
     """
 
     def __init__(self, batch: Any):
         self.all = batch
         self.n_rows = len(batch)
         self.total_weight = float(batch.weight.sum())
+        origin = batch.origin
+        self._group = None if origin is None else np.unique(origin, return_inverse=True)[1]
+
+    @property
+    def n_originals(self) -> int:
+        """Number of rows, where a row and its copies count as a single row."""
+        return count_rows_of(self._group, self.n_rows)
+
+    def count_originals(self, batch: Any) -> int:
+        """Return the number of rows of a batch, where a row and its copies count as one row."""
+        return count_rows_of(batch.origin, len(batch))
+
+    def take(self, numbers: np.ndarray) -> Any:
+        """Return the rows with the given numbers, with all their copies, as a batch."""
+        if self._group is None:
+            return self.all.take(numbers)
+        return self.all.take(np.flatnonzero(np.isin(self._group, numbers)))
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Any]:
         """Yield the batches of one pass; see `Source`."""
-        if size >= self.n_rows:
+        n = self.n_originals
+        if size >= n:
             yield self.all
             return
-        order = rng.permutation(self.n_rows)
-        for start in range(0, self.n_rows, size):
-            yield self.all.take(order[start : start + size])
+        order = rng.permutation(n)
+        for start in range(0, n, size):
+            yield self.take(order[start : start + size])
 
     def split(self, fraction: float, rng, stratify: bool = False) -> Any:
         """Hold out a fraction of the rows for validation; see `Source`."""
-        n_held = int(np.ceil(fraction * self.n_rows))
-        if n_held >= self.n_rows:
+        n = self.n_originals
+        n_held = int(np.ceil(fraction * n))
+        if n_held >= n:
             return super().split(fraction, rng, stratify)
-        order = rng.permutation(self.n_rows)
+        order = rng.permutation(n)
         held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
-        return StructureSource(self.all.take(rest)), self.all.take(held)
+        return StructureSource(self.take(rest)), self.take(held)
