@@ -77,8 +77,7 @@ class Guard:
 
             found = PossibleStates(energy)
             for n in np.flatnonzero(open_models & found.has_loops).tolist():
-                preferred = None if witness is None else witness[n, 0]
-                answer = found.search(n, preferred)
+                answer = found.search(n)
                 self._impossible[n] = answer == REFUTED
                 undecided[n] = answer == UNDECIDED
         if self._impossible.any():

@@ -44,6 +44,7 @@ class StateSearch(NamedTuple):
     count: np.ndarray
     support: np.ndarray  # (largest scope, K) bool, scratch
     digit: np.ndarray  # (largest scope,) int64, scratch
+    step: np.ndarray  # (largest scope,) int64, scratch
 
 
 @jit(allocates=False)
@@ -68,33 +69,46 @@ def _exclude(hard, search, v, k, but):
 
 
 @jit(allocates=False)
+def _next_state(hard, search, v, k):
+    """Return the first possible state of variable v from k on, or its number of states."""
+    while k < hard.n_states[v] and not search.possible[v, k]:
+        k += 1
+    return k
+
+
+@jit(allocates=False)
 def _support_of_table(hard, search, f):
     """Mark in `search.support` the states that occur in a possible entry of table f."""
     low, m = hard.scope_start[f], hard.scope_start[f + 1] - hard.scope_start[f]
-    size = 1
-    for j in range(m):
-        n_states = hard.n_states[hard.scope[low + j]]
-        size *= n_states
-        search.digit[j] = 0
-        for k in range(n_states):
+    entry, size = hard.first[f], 1
+    for i in range(m):
+        j = m - 1 - i
+        v = hard.scope[low + j]
+        search.step[j] = size
+        size *= hard.n_states[v]
+        search.digit[j] = _next_state(hard, search, v, 0)
+        entry += search.digit[j] * search.step[j]
+        for k in range(hard.n_states[v]):
             search.support[j, k] = False
-    for entry in range(size):
-        possible = hard.positive[hard.first[f] + entry]
-        if possible:
-            for j in range(m):
-                if not search.possible[hard.scope[low + j], search.digit[j]]:
-                    possible = False
-        if possible:
+    search.count[3] += m
+    j = 0
+    while j >= 0:  # for each entry whose states are possible
+        search.count[3] += 1
+        if hard.positive[entry]:
             for j in range(m):
                 search.support[j, search.digit[j]] = True
         j = m - 1
         while j >= 0:
-            search.digit[j] += 1
-            if search.digit[j] < hard.n_states[hard.scope[low + j]]:
+            v, old = hard.scope[low + j], search.digit[j]
+            new = _next_state(hard, search, v, old + 1)
+            more = new < hard.n_states[v]
+            if not more:
+                new = _next_state(hard, search, v, 0)
+            entry += (new - old) * search.step[j]
+            search.digit[j] = new
+            if more:
                 break
-            search.digit[j] = 0
             j -= 1
-    search.count[3] += size
 
 
 @jit(allocates=False)
@@ -248,7 +262,8 @@ def search_states(hard, search, preferred, decisions, failures, limit):
         for k in range(hard.n_states[v]):
             if k != chosen and search.possible[v, k]:
                 _exclude(hard, search, v, k, -1)
-        search.count[3] += len(hard.n_states)
+        # `_choose` visits eight variables in the time of an entry
+        search.count[3] += len(hard.n_states) // 8
         failed = propagate(hard, search)
         while failed >= 0:  # exclude the state that was chosen last
             for e in range(hard.scope_start[failed], hard.scope_start[failed + 1]):

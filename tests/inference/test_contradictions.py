@@ -11,6 +11,7 @@ from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFacto
 from skcrbm.energies.states import is_categorical
 from skcrbm.inference import Gibbs, available_methods, infer, sample
 from skcrbm.inference.contradictions import Guard, contradicted_models, log_partition_range
+from skcrbm.inference.possible_states import REFUTED, PossibleStates
 from skcrbm.inference.registry import METHODS
 
 
@@ -181,10 +182,20 @@ def test_a_search_without_result_warns(monkeypatch):
     with pytest.warns(UserWarning, match="may have no state of positive weight"):
         infer(energy, "sum_product")
     monkeypatch.undo()
+    energy = FactorGraphEnergy.from_tables(pairs, [table] * len(pairs))  # without kept answers
     with pytest.warns(UserWarning, match="contradict each other"):
         found = infer(energy, "sum_product", returns="log_partition")
     assert found.log_partition[0] == -np.inf
     assert not found.converged[0]
+
+
+def test_answers_of_searches_are_kept_by_the_zeros():
+    """Two colours of a ring of three do not exist, of an open chain they do."""
+    ring = _graph([[0, 1], [1, 2], [2, 0]], [UNEQUAL] * 3, 3, False)
+    for weights, possible in ((UNEQUAL, False), (UNEQUAL, False), (SOFT, True), (UNEQUAL, False)):
+        flat = np.append(ring.log_potentials[:8], np.ravel(weights))
+        found = PossibleStates(ring.with_log_potentials(flat))
+        assert (found.search(0) == REFUTED) == (not possible)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -96,13 +96,12 @@ def _error_by_consistency(method, model, chances):
     if starts.ndim == 2:
         # If neighbours attract each other, the fixed points often have equal signs.
         starts[:2] = np.array([[_START], [-_START]])
-    given = _solved(method, models.condition(evidence), log_odds)
-    first, second = (
-        [part[rows] for part in given] for rows in (slice(clamped), slice(clamped, None))
+    given, log_z, converged = _solved(method, models.condition(evidence), log_odds)
+    by_clamping = _error_by_clamping(
+        variable, given[:clamped], log_z[:clamped], converged[:clamped], chances
     )
-    return np.fmax(
-        _error_by_clamping(variable, *first, chances), _error_by_starts(*second, chances)
-    )
+    by_starts = _error_by_starts(given[clamped:], log_z[clamped:], converged[clamped:], chances)
+    return np.fmax(by_clamping, by_starts)
 
 
 def _clamped_states(model, chances):
