@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,9 +26,14 @@ def _check_name(name):
     """Raise a ValueError with close matches unless `name` is the name of a score."""
     if isinstance(name, str) and name in SCORES:
         return
-    close = get_close_matches(str(name), SCORES, n=3)
-    meant = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    meant = close_names(name, SCORES)
     raise ValueError(f"name should be one of {', '.join(SCORES)}; got {name!r}.{meant}")
+
+
+def close_names(name, names):
+    """Return a sentence that proposes the names that are similar to `name`, or ""."""
+    close = get_close_matches(str(name), names, n=3)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def masked_score(
@@ -120,22 +126,19 @@ def masked_score(
 
 
 @dataclass(frozen=True, repr=False)
-class _MaskedScorer:
-    """Callable ``scorer(estimator, X, y)`` that computes a masked score of an estimator."""
+class RoutedScorer:
+    """Base class of scorers with requests for the metadata `sample_weight` and `y_known`."""
 
     name: str
     weight_request: bool | str | None = None
     known_request: bool | str | None = None
-
-    def __repr__(self):
-        return f"masked_scorer({self.name!r})"
 
     def set_score_request(
         self,
         *,
         sample_weight: bool | str | None = UNCHANGED,
         y_known: bool | str | None = UNCHANGED,
-    ) -> _MaskedScorer:
+    ) -> Self:
         """Return a copy of this scorer with new requests for scikit-learn's metadata routing.
 
         A request is True, False, None or an alias, as for the scorers of scikit-learn. Requests
@@ -150,6 +153,14 @@ class _MaskedScorer:
         request.score.add_request(param="sample_weight", alias=self.weight_request)
         request.score.add_request(param="y_known", alias=self.known_request)
         return request
+
+
+@dataclass(frozen=True, repr=False)
+class _MaskedScorer(RoutedScorer):
+    """Callable ``scorer(estimator, X, y)`` that computes a masked score of an estimator."""
+
+    def __repr__(self):
+        return f"masked_scorer({self.name!r})"
 
     def __call__(self, estimator, X, y, *, sample_weight=None, y_known=None) -> float:
         kind = SCORES[self.name].needs
