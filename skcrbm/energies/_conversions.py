@@ -19,7 +19,7 @@ from skcrbm.energies._factors import (
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.pairs import IsingEnergy
 from skcrbm.energies.rbm import RBMEnergy
-from skcrbm.formats.constraints import Clauses
+from skcrbm.formats.constraints import Clauses, CostNetwork
 from skcrbm.formats.uai import Network
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
@@ -30,6 +30,8 @@ _MAX_LOGIC_INPUTS = 15
 # log-potentials, and the largest float64 is about exp(709). For larger log-potentials a ValueError
 # is raised.
 _MAX_LOG = 700.0
+# The costs of a .wcsp file must add up to less than this number, so that sums are exact in float64.
+_MAX_COST = 2.0**53
 # Largest number of pairs of a graph that `graph_of_pairs` keeps.
 _MAX_KEPT_PAIRS = 2**10
 
@@ -85,11 +87,85 @@ def _kept_graph(n_variables, variables):
 
 def as_network(energy, row: int) -> Network:
     """Convert one model of a `FactorGraphEnergy`, whose index is `row`, to a network of tables."""
-    scopes: list[list[int]] = []
-    weights = []
+    parts = list(_log_tables(energy, row))
+    return Network(
+        "MARKOV", np.array(energy.state_counts.tolist()),
+        [np.array(scope, np.int64) for scope, _, _ in parts],
+        [_weights(table, name) for _, table, name in parts],
+    )  # fmt: skip
+
+
+def as_costs(energy, row: int, scale: float | None) -> CostNetwork:
+    """Convert one model to integer costs; see `FactorGraphEnergy.to_wcsp`."""
+    scopes, tables = [], []
+    constant = 0.0  # an integer
+    for scope, table, name in _log_tables(energy, row):
+        possible = table[table > -np.inf]
+        costs = (1.0 if scale is None else scale) * possible
+        whole = np.round(costs)
+        if scale is None and (costs != whole).any():
+            worst = possible[costs != whole][0]
+            raise ValueError(
+                f"{name} of {worst:.6g} is no integer, but .wcsp files hold integer costs: give "
+                "scale, for example 1e6, to write rounded multiples"
+            )
+        highest = max(0.0, float(whole.max(initial=0.0)))
+        constant += highest
+        table[table > -np.inf] = whole - highest
+        scopes.append(np.array(scope, np.int64))
+        tables.append(table)
+    for scope, table in zip(scopes, tables, strict=True):
+        if len(scope) == 0 and constant > 0:  # a constant cost of the file pays for the shift
+            paid = min(constant, -float(table))
+            table += paid
+            constant -= paid
+    total = sum(-float(table.min(where=table > -np.inf, initial=0.0)) for table in tables)
+    if total >= _MAX_COST:
+        raise ValueError(
+            f"scale is too large: the costs may add up to {total:.3g}, and the limit of .wcsp files "
+            "is 2^53"
+        )
+    return CostNetwork(np.array(energy.state_counts.tolist(), np.int64), scopes, tables)
+
+
+def as_clauses(energy, row: int) -> Clauses:
+    """Convert one model without soft terms to clauses; see `FactorGraphEnergy.to_cnf`."""
+    if (energy.state_counts != 2).any():
+        v = int((energy.state_counts != 2).argmax())
+        raise ValueError(
+            f"a .cnf file holds 0/1 variables, but variable {v} has {energy.state_counts[v]} states"
+        )
+    literals: list[tuple[list[int], list[int]]] = []
+    for scope, table, name in _log_tables(energy, row, logic=False):
+        soft = table[(table > -np.inf) & (table != 0)]
+        if soft.size:
+            raise ValueError(
+                f"a .cnf file holds clauses, which give a score of 0 or -inf, but the energy has "
+                f"{name} of {soft.ravel()[0]:.6g}"
+            )
+        literals += [_literals(scope, state) for state in np.argwhere(table == -np.inf).tolist()]
+    for group, on in ((energy.ors, 1), (energy.ands, 0)):
+        # An input with the state `on` makes the output `on`; otherwise the output is not.
+        for f, output in enumerate(group.outputs.tolist()):
+            inputs = group.inputs[group.start[f] : group.start[f + 1]].tolist()
+            literals += [_literals([i, output], [on, 1 - on]) for i in inputs]
+            literals.append(_literals([*inputs, output], [1 - on] * len(inputs) + [on]))
+    return Clauses(energy.n_variables, literals)
+
+
+def _literals(scope, state):
+    """Return the positive and negated literals of the clause that forbids a state of a scope."""
+    pairs = sorted(zip(scope, state, strict=True))
+    return [v for v, x in pairs if x == 0], [v for v, x in pairs if x == 1]
+
+
+def _log_tables(energy, row, logic=True):
+    """Yield the scope, the log-weights and a name of each term of the score of one model.
+
+    OR and AND factors are left out if `logic` is False.
+    """
     if energy.constant:
-        scopes.append([])
-        weights.append(_weights(np.array(energy.constant), "a constant"))
+        yield [], np.array(energy.constant, np.float64), "a constant"
     counts = energy.state_counts.tolist()
     for i, k in enumerate(counts):
         own = np.array(energy.field[row, i], np.float64)
@@ -99,13 +175,12 @@ def as_network(energy, row: int) -> Network:
         if energy.evidence is not None and not np.isnan(energy.evidence[row, i]):
             own[np.arange(k) != energy.evidence[row, i]] = -np.inf
         if own.any():
-            scopes.append([i])
-            weights.append(_weights(own, "field"))
+            yield [i], own, "a field"
     for group in energy.tables:
         for scope, table in zip(group.variables, group.log_potentials, strict=True):
-            scopes.append(scope.tolist())
-            weights.append(_weights(table.astype(np.float64), "a log-potential"))
-    for group, kind in ((energy.ors, "or"), (energy.ands, "and")):
+            shape = [counts[v] for v in scope]
+            yield scope.tolist(), table.astype(np.float64).reshape(shape), "a log-potential"
+    for group, kind in ((energy.ors, "or"), (energy.ands, "and")) if logic else ():
         for f, output in enumerate(group.outputs):
             inputs = group.inputs[group.start[f] : group.start[f + 1]].tolist()
             if len(inputs) > _MAX_LOGIC_INPUTS:
@@ -113,15 +188,9 @@ def as_network(energy, row: int) -> Network:
                     f"an OR or AND of {len(inputs)} inputs would be a table of "
                     f"2^{len(inputs) + 1} weights; the limit is {_MAX_LOGIC_INPUTS} inputs"
                 )
-            scopes.append([*inputs, int(output)])
-            weights.append(logic_table(len(inputs), kind))
-    tables = [
-        table.reshape([counts[v] for v in scope])
-        for scope, table in zip(scopes, weights, strict=True)
-    ]
-    return Network(
-        "MARKOV", np.array(counts), [np.array(scope, np.int64) for scope in scopes], tables
-    )
+            with np.errstate(divide="ignore"):
+                table = np.log(logic_table(len(inputs), kind))
+            yield [*inputs, int(output)], table.reshape((2,) * (len(inputs) + 1)), "a weight"
 
 
 def _weights(logs, name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from skcrbm.energies._conversions import (
+    as_clauses,
+    as_costs,
     as_network,
     factors_of_clauses,
     factors_of_network,
@@ -38,7 +40,7 @@ from skcrbm.energies._factors import (
 from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.energies.graph_conditionals import binary_log_odds, state_log_weights
 from skcrbm.energies.states import checked_means, checked_states, log_odds_of_weights, unchecked
-from skcrbm.formats.constraints import read_cnf, read_wcsp
+from skcrbm.formats.constraints import read_cnf, read_wcsp, write_cnf, write_wcsp
 from skcrbm.formats.libdai import read_libdai, write_libdai
 from skcrbm.formats.uai import read_uai, write_uai
 from skcrbm.utils.limits import (
@@ -428,6 +430,77 @@ class FactorGraphEnergy(BaseEnergy):
         """
         labels = None if self.labels is None else np.array(self.labels, np.int64)
         return write_libdai(as_network(self, self._checked_row(row)), labels)
+
+    def to_wcsp(self, row: int = 0, scale: float | None = None) -> str:
+        """Return a model as text in the .wcsp format of weighted constraint problems.
+
+        The cost of a state is minus `scale` times its score. Costs are not negative: if a factor
+        has positive log-potentials, a constant is added to all costs, so that the best states stay
+        the same.
+
+        Parameters
+        ----------
+        row : int, default=0
+            Index of the model in the batch.
+        scale : float, optional
+            Factor by which the log-potentials are multiplied before they are rounded to integers.
+            By default they must be integers, and they are written as they are.
+
+        Returns
+        -------
+        str
+            Text with the tables of `to_uai`. Entries of weight 0 have the upper bound of the cost.
+
+        Raises
+        ------
+        ValueError
+            If the row does not exist, a log-potential is no integer and `scale` is not given, the
+            costs add up to 2^53 or more, or an OR or AND factor has more than 15 inputs.
+
+        Examples
+        --------
+        >>> from skcrbm.energies import FactorGraphEnergy
+        >>> energy = FactorGraphEnergy.from_tables([[0, 1]], [[[0.0, -2.5], [-2.5, 0.0]]])
+        >>> print(energy.to_wcsp(scale=10))
+        skcrbm 2 2 1 26
+        2 2
+        2 0 1 0 2
+        0 1 25
+        1 0 25
+        <BLANKLINE>
+        """
+        if scale is not None and not (isinstance(scale, Real) and 0 < scale < np.inf):
+            raise ValueError(f"scale must be a positive number or None, got {scale!r}")
+        return write_wcsp(as_costs(self, self._checked_row(row), scale))
+
+    def to_cnf(self, row: int = 0) -> str:
+        """Return a model of hard constraints as text in the DIMACS format (.cnf).
+
+        Each entry of weight 0 of a table becomes a clause, and so does the value of a clamped
+        variable. An OR or AND factor becomes a clause over all its variables, and a clause of two
+        literals for each input. `from_cnf` reads the same possible states; it adds two variables
+        for each clause of more than six literals.
+
+        Parameters
+        ----------
+        row : int, default=0
+            Index of the model in the batch.
+
+        Raises
+        ------
+        ValueError
+            If the row does not exist, a variable has more than two states, or a field, constant or
+            log-potential is neither 0 nor -inf.
+
+        Examples
+        --------
+        >>> from skcrbm.energies import FactorGraphEnergy
+        >>> print(FactorGraphEnergy.from_cnf("p cnf 2 1  1 -2 0").to_cnf())
+        p cnf 2 1
+        1 -2 0
+        <BLANKLINE>
+        """
+        return write_cnf(as_clauses(self, self._checked_row(row)))
 
     @property
     def factors(self) -> tuple[Factors, ...]:

@@ -1,4 +1,4 @@
-"""Readers of constraint problems: .wcsp of weighted constraints and .cnf of clauses (DIMACS)."""
+"""Constraint problems: files .wcsp of weighted constraints, and .cnf of clauses (DIMACS)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.formats.words import Words
+from skcrbm.formats.words import Words, joined
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
 
@@ -75,6 +75,36 @@ def read_wcsp(source: str | os.PathLike) -> CostNetwork:
         tables.append(-table)
     words.end("the last cost function")
     return CostNetwork(np.array(states, np.int64), scopes, tables)
+
+
+def write_wcsp(network: CostNetwork) -> str:
+    """Return a problem as text; all log-weights must be nonpositive integers or -inf.
+
+    The most frequent cost of a table becomes its default cost. The upper bound of the cost is above
+    the cost of every possible state.
+    """
+    largest = [-table.min(where=table > -np.inf, initial=0.0) for table in network.tables]
+    top = 1 + int(sum(largest))
+    lines = []
+    for scope, table in zip(network.scopes, network.tables, strict=True):
+        costs = np.where(table > -np.inf, -table, float(top)).astype(np.int64)
+        values, counts = np.unique(costs, return_counts=True)
+        default = values[counts.argmax()]
+        others = np.argwhere(costs != default).tolist()
+        lines.append(f"{joined([len(scope), *scope])} {default} {len(others)}")
+        lines += [joined([*entry, costs[tuple(entry)]]) for entry in others]
+    counts = network.n_states
+    lines.insert(0, f"skcrbm {len(counts)} {counts.max(initial=0)} {len(network.scopes)} {top}")
+    lines.insert(1, joined(counts))
+    return "\n".join(lines) + "\n"
+
+
+def write_cnf(clauses: Clauses) -> str:
+    """Return clauses as text in the DIMACS format."""
+    lines = [f"p cnf {clauses.n_variables} {len(clauses.literals)}"]
+    for positive, negated in clauses.literals:
+        lines.append(joined([*(v + 1 for v in positive), *(-v - 1 for v in negated), 0]))
+    return "\n".join(lines) + "\n"
 
 
 def read_cnf(source: str | os.PathLike) -> Clauses:

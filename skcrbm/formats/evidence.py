@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.formats.uai import joined
-from skcrbm.formats.words import Words, checked_n_states
+from skcrbm.formats.words import Words, checked_n_states, joined
 from skcrbm.utils.limits import MAX_FILE_ENTRIES
 from skcrbm.utils.validation import as_real
 

@@ -7,8 +7,8 @@ import os
 
 import numpy as np
 
-from skcrbm.formats.uai import Network, joined
-from skcrbm.formats.words import Words
+from skcrbm.formats.uai import Network
+from skcrbm.formats.words import Words, joined
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
 # Largest label of a variable, because labels are stored as int64. For a larger label a ValueError

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.formats.words import Words
+from skcrbm.formats.words import Words, joined
 from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
 
@@ -62,8 +62,3 @@ def write_uai(network: Network) -> str:
     for table in network.tables:
         lines += ["", str(table.size), joined(table)]
     return "\n".join(lines) + "\n"
-
-
-def joined(numbers) -> str:
-    """Return numbers as a text, separated by spaces. Floats are written with all digits."""
-    return " ".join(map(repr, np.asarray(numbers).ravel().tolist()))

@@ -280,3 +280,8 @@ def checked_n_states(n_states: ArrayLike) -> np.ndarray:
     if values.min() < 1:
         raise ValueError(f"n_states must be at least 1 for each variable, got {values.min()}")
     return values.astype(np.int64)
+
+
+def joined(numbers) -> str:
+    """Return numbers as a text, separated by spaces. Floats are written with all digits."""
+    return " ".join(map(repr, np.asarray(numbers).ravel().tolist()))

@@ -8,8 +8,10 @@ import pytest
 from reference.energy_cases import make_factor_graph, make_logic, make_states
 
 from skcrbm.energies import (
+    AndFactors,
     FactorGraphEnergy,
     IsingEnergy,
+    OrFactors,
     read_uai_evidence,
     read_uai_query,
     read_uai_solution,
@@ -38,8 +40,7 @@ def test_models(form, energy):
     text = getattr(energy, f"to_{form}")()
     again = getattr(FactorGraphEnergy, f"from_{form}")(text)
     np.testing.assert_array_equal(again.n_states, energy.n_states)
-    states = np.array(list(itertools.product(*map(range, energy.n_states))), int)
-    states = states.reshape(len(states), energy.n_variables)
+    states = all_states(energy)
     plain = energy.rows(np.zeros(len(states), int))
     np.testing.assert_allclose(again.score(states), plain.score(states), atol=1e-12)
     twice = getattr(FactorGraphEnergy, f"from_{form}")(getattr(again, f"to_{form}")())
@@ -200,3 +201,100 @@ def test_cnf(seed):
 def test_bad_cnf(text, message):
     with pytest.raises(ValueError, match=message):
         FactorGraphEnergy.from_cnf(text)
+
+
+def all_states(energy):
+    states = np.array(list(itertools.product(*map(range, energy.n_states))), int)
+    return states.reshape(len(states), energy.n_variables)
+
+
+def scores(energy, states):
+    return energy.rows(np.zeros(len(states), int)).score(states)
+
+
+@pytest.mark.parametrize("energy", list(graphs())[1:2] + list(graphs())[3:], ids=range(7))
+def test_costs(energy):
+    """Scores of all states up to rounding and a constant, which a second text keeps exactly."""
+    scale = 1e6
+    again = FactorGraphEnergy.from_wcsp(energy.to_wcsp(scale=scale))
+    np.testing.assert_array_equal(again.n_states, energy.n_states)
+    states = all_states(energy)
+    given, found = scores(energy, states), scores(again, states)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(given))
+    possible = np.isfinite(given)
+    apart = given[possible] - found[possible] / scale
+    assert np.ptp(apart) < 20 / scale
+    assert (apart >= -20 / scale).all()
+    twice = FactorGraphEnergy.from_wcsp(again.to_wcsp())
+    np.testing.assert_array_equal(scores(twice, states), found)
+
+
+def test_costs_of_the_example():
+    energy = FactorGraphEnergy.from_wcsp(WCSP)
+    again = FactorGraphEnergy.from_wcsp(energy.to_wcsp())
+    np.testing.assert_array_equal(
+        scores(again, all_states(energy)), scores(energy, all_states(energy))
+    )
+
+
+def test_clauses():
+    rng = np.random.default_rng(0)
+    n = 5
+    lines = []
+    for _ in range(6):
+        chosen = rng.choice(n, int(rng.integers(1, 4)), replace=False) + 1
+        lines.append(" ".join(map(str, chosen * rng.choice([-1, 1], len(chosen)))) + " 0")
+    text = f"p cnf {n} {len(lines)}\n" + "\n".join(lines)
+    given = FactorGraphEnergy.from_cnf(text)
+    for energy in (given, given.condition([1, *[np.nan] * (n - 1)])):
+        again = FactorGraphEnergy.from_cnf(energy.to_cnf())
+        assert again.n_variables == n
+        states = all_states(energy)
+        kept = states[:, 0] == 1 if energy.evidence is not None else np.ones(len(states), bool)
+        np.testing.assert_array_equal(
+            scores(again, states), np.where(kept, scores(given, states), -np.inf)
+        )
+
+
+@pytest.mark.parametrize("kind", [OrFactors, AndFactors])
+def test_clauses_of_logic_factors(kind):
+    energy = FactorGraphEnergy([kind([[0, 1, 2], [3]], [3, 4])])
+    again = FactorGraphEnergy.from_cnf(energy.to_cnf())
+    states = all_states(energy)
+    np.testing.assert_array_equal(scores(again, states), scores(energy, states))
+
+
+def test_long_clauses_have_the_same_possible_states():
+    energy = FactorGraphEnergy.from_cnf("p cnf 8 1  1 -2 3 4 -5 6 7 8 0")
+    again = FactorGraphEnergy.from_cnf(energy.to_cnf())
+    two = [infer(e, "exact", returns="log_partition").log_partition[0] for e in (energy, again)]
+    np.testing.assert_allclose(two, np.log(255))
+
+
+@pytest.mark.parametrize(
+    ("energy", "message"),
+    [
+        (FactorGraphEnergy([], [0.5]), "a score of 0 or -inf, but the energy has a field of 0.5"),
+        (FactorGraphEnergy.from_tables([[0]], [[0.0, -2.0]]), "has a log-potential of -2"),
+        (FactorGraphEnergy.from_tables([[0]], [[0.0] * 3]), "variable 0 has 3 states"),
+    ],
+)
+def test_soft_models_are_no_clauses(energy, message):
+    with pytest.raises(ValueError, match=message):
+        energy.to_cnf()
+
+
+def test_costs_that_cannot_be_written():
+    energy = FactorGraphEnergy.from_tables([[0]], [[0.0, -2.5]])
+    with pytest.raises(ValueError, match=r"a log-potential of -2.5 is no integer.*give scale"):
+        energy.to_wcsp()
+    with pytest.raises(ValueError, match="scale is too large"):
+        energy.to_wcsp(scale=1e16)
+    for scale in (0, -1.0, np.inf, np.nan, "auto"):
+        with pytest.raises(ValueError, match="scale must be a positive number or None"):
+            energy.to_wcsp(scale=scale)
+    for write in (energy.to_wcsp, energy.to_cnf):
+        with pytest.raises(ValueError, match="row must be"):
+            write(row=1)
+    with pytest.raises(ValueError, match="the limit is 15 inputs"):
+        FactorGraphEnergy([OrFactors([range(16)], [16])]).to_wcsp()
