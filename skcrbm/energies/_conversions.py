@@ -122,8 +122,8 @@ def as_costs(energy, row: int, scale: float | None) -> CostNetwork:
     total = sum(-float(table.min(where=table > -np.inf, initial=0.0)) for table in tables)
     if total >= _MAX_COST:
         raise ValueError(
-            f"scale is too large: the costs may add up to {total:.3g}, and the limit of .wcsp files "
-            "is 2^53"
+            f"scale is too large: the costs may add up to {total:.3g}, and the limit of .wcsp "
+            "files is 2^53"
         )
     return CostNetwork(np.array(energy.state_counts.tolist(), np.int64), scopes, tables)
 
