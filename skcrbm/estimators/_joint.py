@@ -267,11 +267,8 @@ class Classes(NamedTuple):
 
     def sample(self, n_samples, method, burn_in, random_state):
         """Draw classes (N, n_samples) from the exact distribution."""
-        check_count("n_samples", n_samples)
-        mass = np.exp(self.log_proba).cumsum(axis=1)
-        u = uniforms(random_key(random_state), np.arange(len(mass)), 0, n_samples)
-        index = (u[:, :, None] * mass[:, None, -1:] > mass[:, None, :-1]).sum(axis=2)
-        return self.targets.classes[index]
+        index = draw_independent(self.log_proba[:, None], n_samples, random_state)
+        return self.targets.classes[index[:, :, 0]]
 
     def log_proba_of(self, visible, method, random_state):
         """Return the log-probability (N,) of the class of each row, encoded in `visible` (N, V)."""
@@ -284,6 +281,23 @@ class Classes(NamedTuple):
         best = np.argsort(-self.log_proba, axis=1, kind="stable")[:, :k]
         proba = np.exp(np.take_along_axis(self.log_proba, best, axis=1))
         return TopLabelSets(self.targets.classes[best], proba)
+
+
+def draw_independent(log_proba: np.ndarray, n_samples: int, random_state: Any) -> np.ndarray:
+    """Draw states (N, n_samples, L) of L independent variables with K states, for each of N rows.
+
+    `log_proba` (N, L, K) holds the log-probabilities of the states.
+    """
+    n_samples = check_count("n_samples", n_samples)
+    n_rows, n_variables, n_states = log_proba.shape
+    mass = np.exp(log_proba).cumsum(axis=2)
+    n_sites = n_samples * n_variables
+    u = uniforms(random_key(random_state), np.arange(n_rows), 0, n_sites)
+    u = u.reshape(n_rows, n_samples, n_variables) * mass[:, None, :, -1]
+    index = np.zeros(u.shape, np.int64)
+    for k in range(n_states - 1):  # a single array (N, n_samples, L, K) could be too large
+        index += u > mass[:, None, :, k]
+    return index
 
 
 def _as_label_vectors(sets, targets, n_labels, name):

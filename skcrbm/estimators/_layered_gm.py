@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,6 +20,7 @@ from skcrbm.estimators._base import (
     training_rows,
     with_class_weight,
 )
+from skcrbm.estimators._joint import draw_independent
 from skcrbm.estimators._layered_answers import LayeredAnswers
 from skcrbm.inference.layered.truncated import (
     TruncatedInference,
@@ -63,6 +65,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
+from skcrbm.utils.validation import check_index
 from skcrbm.utils.warnings import warn_user
 
 _DEFAULT_LAYERS = (Dense(100),)
@@ -516,6 +519,86 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     def _marginal_log_odds(self, X):
         scores = self._output_scores(X)
         return self._targets.log_odds(self, scores)
+
+    def _log_beliefs(self, X) -> np.ndarray:
+        """Return the log-beliefs (N, L, K) of the K states of the L output nodes."""
+        scores = self._output_scores(X).astype(np.float64)
+        scores = scores.reshape(len(scores), self._model.structure.n_nodes[-1], -1)
+        scores = np.concatenate([np.zeros_like(scores[:, :, :1]), scores], axis=2)
+        possible = self._model.structure.possible
+        if possible is not None:
+            scores[:, ~possible] = -np.inf
+        return log_softmax(scores, axis=2)
+
+    def score_samples(self, X: ArrayLike, y: ArrayLike | None = None) -> np.ndarray:
+        """Return the log-likelihood of the labels of each row.
+
+        It is the sum of the log-beliefs of the observed labels, whose mean training maximises. The
+        beliefs of truncated inference treat the outputs of a row as independent given x.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, with NaN for missing features.
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            Labels. Missing labels of a 2-D y are left out, so that the result is 0 if no label of
+            the row is observed. None (which scikit-learn's checks pass) means that no label of any
+            row is observed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Log-likelihood of each row.
+
+        Raises
+        ------
+        ValueError
+            If an argument is invalid, or y holds a class that training did not have.
+        """
+        log_beliefs = self._log_beliefs(X)
+        if y is None:
+            return np.zeros(len(log_beliefs))
+        check_index(X, y, "y")
+        visible = self._targets.encode(y)
+        if len(visible) != len(log_beliefs):
+            raise ValueError(
+                "X and y must have the same number of rows, got "
+                f"{len(log_beliefs)} and {len(visible)}"
+            )
+        if self._targets.one_hot:
+            visible = visible.argmax(axis=1)[:, None]
+        codes = np.nan_to_num(visible).astype(np.intp)
+        chosen = np.take_along_axis(log_beliefs, codes[:, :, None], axis=2)[:, :, 0]
+        return np.where(np.isnan(visible), 0.0, chosen).sum(axis=1)
+
+    def sample(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
+        """Draw labels from the distribution of which `score_samples` returns the logarithm.
+
+        The labels of a row are drawn independently of each other given x, from their beliefs.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, with NaN for missing features.
+        n_samples : int, default=1
+            Number of draws for each row.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws, which do not depend on `n_jobs`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples, n_outputs) or (n_rows, n_samples)
+            Labels, or classes if y was 1-D.
+        """
+        drawn = draw_independent(self._log_beliefs(X), n_samples, random_state)
+        if self._targets.multilabel:
+            return self._targets.decode(drawn)
+        return self.classes_[drawn[:, :, 0]]
 
     @label_output
     def predict(self, X: ArrayLike) -> np.ndarray:

@@ -610,3 +610,50 @@ def test_a_long_fit_warns_with_its_time():
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="an epoch may take")
             clone(model).set_params(**options).fit(X, Y)
+
+
+TARGETS = {
+    "labels": np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0], [0, 0, 1]] * 5),
+    "two classes": np.array(["no", "yes", "yes", "no"] * 5),
+    "classes": np.array(["a", "b", "c", "a"] * 5),
+    "columns": np.array([["red", 1], ["blue", 2], ["green", 1], ["red", 2]] * 5, object),
+    "a single class": np.array([["red", 1], ["red", 2], ["red", 1], ["red", 3]] * 5, object),
+}
+
+
+@pytest.mark.parametrize("form", TARGETS)
+def test_likelihoods_and_samples_of_labels(form):
+    """They agree with the probabilities of the single labels."""
+    y = TARGETS[form]
+    X = np.random.default_rng(0).uniform(size=(20, 3))
+    model = LayeredGMClassifier(layers=(Dense(3),), max_iter=10, random_state=0).fit(X, y)
+    log_p = model.predict_log_proba(X)
+    if form == "labels":
+        proba = model.predict_proba(X)
+        expected = np.log(np.where(y == 1, proba, 1 - proba)).sum(axis=1)
+    elif y.ndim == 1:
+        expected = log_p[np.arange(20), np.searchsorted(model.classes_, y)]
+    else:
+        places = [np.searchsorted(c, y[:, i].astype(c.dtype)) for i, c in enumerate(model.classes_)]
+        expected = sum(part[np.arange(20), k] for part, k in zip(log_p, places))
+    np.testing.assert_allclose(model.score_samples(X, y), expected, rtol=1e-6, atol=1e-7)
+    drawn = model.sample(X[:2], 4000, random_state=0)
+    assert drawn.shape == (2, 4000, *y.shape[1:])
+    np.testing.assert_array_equal(drawn[:1], model.sample(X[:1], 4000, random_state=0))
+    for i in (0, 1):  # the share of draws that are equal to the labels of the row
+        same = drawn[i] == y[i]
+        share = (same if y.ndim == 1 else same.all(axis=1)).mean()
+        assert share == pytest.approx(np.exp(expected[i]), abs=0.03)
+    if y.ndim == 2:
+        missing = y.astype(object)
+        missing[0, 0], missing[1] = None, None
+        likelihood = model.score_samples(X, missing)
+        assert likelihood[0] >= expected[0] - 1e-9
+        assert likelihood[1] == 0
+    else:
+        with pytest.raises(ValueError, match="classes that the model does not know"):
+            model.score_samples(X, ["new", *y[1:]])
+    with pytest.raises(ValueError, match="same number of rows"):
+        model.score_samples(X, y[:3])
+    with pytest.raises(ValueError, match="n_samples must be"):
+        model.sample(X, 0)
