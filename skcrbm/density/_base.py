@@ -24,7 +24,12 @@ from skcrbm.inference import (
     PerturbAndMaxProduct,
 )
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import method_constraint, methods_for
+from skcrbm.inference.choice import (
+    available_methods,
+    method_constraint,
+    methods_for,
+    refuse_method,
+)
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.inference.running import run_inference
 from skcrbm.learning.data import ArraySource, Design
@@ -225,7 +230,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         `missing` is True if rows have missing entries, which training marginalises.
         """
         if not is_auto(self.inference):
-            return self._method_answering(energy, set(rule.density_answers))
+            method, needs = self._given_method(), set(rule.density_answers)
+            if needs - method.supports(energy):
+                owner = f"{type(self).__name__} with learning={self.learning!r}"
+                refuse_method(method, available_methods(energy, needs), owner)
+            return method
         likelihood = isinstance(rule, Likelihood)
         wanted = likelihood or (missing and not isinstance(rule, BPLearning))
         if wanted and is_small(energy):

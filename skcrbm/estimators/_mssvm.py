@@ -495,7 +495,10 @@ class MSSVMCRBM(RBMClassifier):
         method = resolve_method(chosen, valid_names=state_methods)
         marginals = first_that_answers(self.inference, {"marginals"})
         marginals = marginal_method(
-            "auto" if marginals is None else marginals, n_visible, self.n_hidden
+            "auto" if marginals is None else marginals,
+            n_visible,
+            self.n_hidden,
+            type(self).__name__,
         )
         for options in (_MESSAGES, _ANNEALING) if isinstance(chosen, str) else ():
             if options.keys() <= vars(method).keys():

@@ -27,7 +27,7 @@ from skcrbm.estimators._crbm_auto import path_record
 from skcrbm.inference import Exact, InferenceMethod
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import methods_for
+from skcrbm.inference.choice import methods_for, refuse_method
 from skcrbm.inference.exact.parts import exact_seconds
 from skcrbm.inference.rbm.mixture import drawn_log_proba, rows_with_few_products
 from skcrbm.inference.registry import answers_of
@@ -497,6 +497,7 @@ def marginal_method(
     inference: str | InferenceMethod,
     n_visible: int,
     n_hidden: int,
+    owner: str,
     needs: Iterable[str] = ("marginals",),
 ) -> InferenceMethod:
     """Convert the argument `inference` to an inference method for an `RBMEnergy`.
@@ -504,7 +505,7 @@ def marginal_method(
     An `InferenceMethod` is returned unchanged. "auto" stands for "exact" if one of the two layers
     is small, else for "sum_product". `needs` are the answers that the method must give, such as
     "marginals". A ValueError is raised if the method does not exist, or does not give these answers
-    for an `RBMEnergy`.
+    for an `RBMEnergy`; it names `owner`, the estimator and its settings.
     """
     if is_auto(inference):
         small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
@@ -516,11 +517,7 @@ def marginal_method(
     has_table = type(method).solve is InferenceMethod.solve
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:
-        raise ValueError(
-            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}, which this "
-            f"learning rule or decoding rule needs; methods that do: "
-            f"{', '.join(map(repr, valid_names()))}"
-        )
+        refuse_method(method, valid_names(), owner)
     return method
 
 
@@ -529,7 +526,12 @@ def likelihood_methods(model: RBMClassifier, needs: Iterable[str], rng) -> Metho
 
     Both are the same method with different seeds.
     """
-    method = marginal_method(model.inference, model._targets.n_bits, model.n_hidden, needs=needs)
+    owner = type(model).__name__
+    if hasattr(model, "learning"):
+        owner += f" with learning={model.learning!r}"
+    method = marginal_method(
+        model.inference, model._targets.n_bits, model.n_hidden, owner, needs=needs
+    )
     if model._targets.one_hot:
         method = resolve_method("exact")
     return Methods(method.seeded(rng), method.seeded(rng))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from skcrbm import energies
 from skcrbm.energies import BaseEnergy
@@ -19,7 +19,7 @@ from skcrbm.inference.base import (
 )
 from skcrbm.inference.registry import METHODS, answers_of, energies_of, has_solver
 from skcrbm.utils.options import KnownName, is_built_in
-from skcrbm.utils.sklearn_private import HasMethods
+from skcrbm.utils.sklearn_private import HasMethods, validate_parameter_constraints
 
 
 def available_methods(
@@ -225,6 +225,17 @@ def method_constraint(
     """
     one = [KnownName(names, auto=auto, unlisted=also), _MethodObject(names)]
     return [*one, _MethodList(names)] if several else one
+
+
+def refuse_method(method: InferenceMethod, names: Sequence[str], owner: str) -> NoReturn:
+    """Raise the error of the parameter check for a method that is not one of `names`.
+
+    `owner` is the estimator, with the settings that the method does not suit.
+    """
+    validate_parameter_constraints(
+        {"inference": method_constraint(names, auto=True)}, {"inference": method.name}, owner
+    )
+    raise ValueError(f"the options of inference={method!r} do not suit {owner}")
 
 
 def first_that_answers(

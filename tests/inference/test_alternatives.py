@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from reference.cases import deep_except
 from reference.outside import TripleEnergy
+from sklearn.utils._param_validation import InvalidParameterError
 
 from skcrbm import (
     MSSVMCRBM,
@@ -166,8 +167,45 @@ def test_methods_of_prediction_alone():
     """Not told, as training by the likelihood has no use for it, but taken."""
     model = CRBMClassifier(learning="cd", inference="gibbs", **FEW).fit(X, Y)
     assert np.isfinite(model.predict_proba(X)).all()
-    with pytest.raises(ValueError, match="inference='mplp' does not give marginals"):
+    with pytest.raises(ValueError, match=r"with learning='cd' must be one of .* Got 'mplp'"):
         CRBMClassifier(learning="cd", inference=MPLP(), **FEW).fit(X, Y)
+
+
+COMBINED = {
+    "CRBM": (lambda **o: CRBMClassifier(n_hidden=1, max_iter=1, alpha=0.1, **o), True),
+    "RBM": (lambda **o: RBM(n_hidden=1, max_iter=1, **o), False),
+    "Ising": (lambda **o: IsingModel(max_iter=1, **o), False),
+    "MRF": (lambda **o: MarkovRandomField(max_iter=1, **o), False),
+}
+LEARNING = ["mle", "cd", "pcd", "cd_percloss", "pmp", "bp", "bp_chain"]
+
+
+@pytest.mark.parametrize("kind", COMBINED)
+def test_every_method_with_every_learning_rule(kind):
+    """A pair fits, or the parameter check refuses it with the list of possible methods."""
+    make, conditional = COMBINED[kind]
+    data = (X[:8], Y[:8]) if conditional else (Y[:8],)
+    for rule in LEARNING:
+        possible, refused = [], []
+        for name in available_methods():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    model = make(learning=rule, inference=name, random_state=0).fit(*data)
+                except InvalidParameterError as error:
+                    refused.append(str(error))
+                    continue
+            possible.append(name)
+            if conditional:
+                assert np.isfinite(model.predict_proba(data[0])).all()
+        if not possible:  # the estimator does not have the rule
+            assert any("The 'learning' parameter of" in message for message in refused)
+            continue
+        assert refused
+        for message in refused:
+            assert message.startswith(f"The 'inference' parameter of {type(make()).__name__}")
+            told = message.partition(" must be ")[2].partition(". Got")[0]
+            assert set(re.findall(r"'(\w+)'", told)) - {"auto"} <= set(possible)
 
 
 def test_solvers_that_are_listed():
