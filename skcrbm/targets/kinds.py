@@ -69,7 +69,8 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
         return MultilabelTargets(*known)
     if y.ndim > 2:
         raise ValueError(
-            f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
+            f"y must have one or two dimensions, got {y.ndim}; use y.argmax(axis=2) if classes are "
+            "one-hot along the last axis, y.reshape(len(y), -1) if each entry is a label, or "
             f"skcrbm.{supporting('images')} if y holds binary images"
         )
     y = class_vector(y, warn=False)  # `encode` warns if y is a matrix of one column

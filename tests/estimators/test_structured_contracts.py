@@ -172,6 +172,40 @@ def test_numbers_of_rows_and_weights(kind):
         model.predict(X[:0])
 
 
+@ALL
+def test_one_hot_labels(kind):
+    model, X, y = data(kind)
+    one_hot = [np.stack([labels == "a", labels == "b"], axis=-1).astype(int) for labels in y]
+    one_hot = np.array(one_hot) if kind == "labels" else one_hot
+    for form in (one_hot, [labels.tolist() for labels in one_hot]):
+        with pytest.raises(ValueError, match=r"argmax\(") as error:
+            model.fit(X, form)
+        assert "one-hot" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["chain", "graph"])
+def test_rows_all_of_whose_labels_are_forbidden(kind):
+    """The error names `forbidden`, and no argument that was not given."""
+    model, X, y = data(kind)
+    if kind == "chain":
+        single = [x[:1] for x in X]
+    else:
+        single = [Graph(graph.nodes[:1], []) for graph in X]
+    model.set_params(forbidden=list(product("ab", "ab"))).fit(single, [v[:1] for v in y])
+    message = r" 1 of X has no labels that agree with `forbidden`$"
+    mixed = [single[0], X[0]]
+    for name in ("predict", "predict_proba", "predict_log_proba", "sample"):
+        with pytest.raises(ValueError, match=message):
+            getattr(model, name)(mixed)
+    with pytest.raises(ValueError, match=message):
+        model.predict_topk(mixed, 2)
+    for labels in ([y[0][:1], y[0]], [None, None]):  # the likelihood is not defined
+        with pytest.raises(ValueError, match="1 of X has no labels that agree with `forbidden`"):
+            model.score_samples(mixed, labels)
+    with pytest.raises(ValueError, match=message):
+        model.score(mixed, [y[0][:1], y[0]])
+
+
 EMPTY = {
     "chain": (np.empty((0, 2)), [], np.empty((0, 7))),
     "graph": (Graph(np.empty((0, 2)), []), Graph([], []), Graph([], [], np.empty((0, 3)))),

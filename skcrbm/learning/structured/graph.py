@@ -294,7 +294,7 @@ def kind_of_graphs(piece: GraphBatch, n_states: int) -> str:
         i, j = np.triu_indices(scopes.shape[1], 1)
         pairs = np.stack([scopes[:, i].ravel(), scopes[:, j].ravel()], axis=1)
         edges = np.concatenate([edges, pairs])
-    joined = adjacency(*edges.T, n)
+    joined = adjacency(edges[:, 0], edges[:, 1], n)
     if len(edges) + connected_components(joined, directed=False)[0] == n:
         return "forest"
     if n > _MOST_NODES:
