@@ -223,7 +223,15 @@ def _visit(graph, v, models, work, off, digits, general, n_lanes):
     for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
         kind = graph.kind[e]
         if kind == PAIR:
-            _add_pair(graph, e, k, belief, sums, n_lanes)
+            if general is None:
+                s, x = (
+                    graph.first[graph.scope[e] + ONE - graph.slot[e]],
+                    graph.tables[graph.table[e]],
+                )
+                for l in range(n_lanes):
+                    sums[n_lanes + l] += x * belief[s + ONE, l]
+            else:
+                _add_pair(graph, e, k, belief, sums, n_lanes)
         elif kind >= OR:
             if off is not None:
                 _add_logic(graph, e, cost, belief, off, sums, n_lanes)

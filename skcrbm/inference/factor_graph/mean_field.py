@@ -234,8 +234,8 @@ def _reduced(graph):
                 for axis, own in enumerate((table[:, :, 0], table[:, 0])):
                     where = state_start[part.scopes[some, axis]][:, None] + np.arange(own.shape[1])
                     np.add.at(extra, where, own - first[:, 0])
-                values = table - table[:, :1] - table[:, :, :1] + first
-                values = values[:, 1:, 1:].reshape(len(some), -1)
+                values = table[:, 1:, 1:] - table[:, :1, 1:] - table[:, 1:, :1] + first
+                values = values.reshape(len(some), -1)
             elif chosen == POTTS:
                 constant += values[:, 1].sum()
                 values = values[:, :1] - values[:, 1:2]
