@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.budgets import short
 from reference.categorical import Enumerated, random_graph, with_logic
 
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
@@ -114,12 +115,12 @@ def test_no_state_of_positive_weight(kind, by_state):
         for answer in answers[-1:] if refuses else answers:
             if refuses:
                 with pytest.raises(ValueError, match="no state of positive weight") as caught:
-                    infer(energy, method, clamp=clamp, returns=answer)
+                    infer(energy, method, clamp=clamp, returns=answer, **short(method, answer))
                 assert ("clamp" in str(caught.value)) == (clamp is not None)
                 continue
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                found = infer(energy, method, clamp=clamp, returns=answer)
+                found = infer(energy, method, clamp=clamp, returns=answer, **short(method, answer))
             (text,) = [str(w.message) for w in caught]
             assert "2 of 2 models" in text
             assert ("clamp" in text) == (clamp is not None), text
@@ -146,12 +147,12 @@ def test_other_models_of_the_batch_keep_their_answers(by_state):
         for answer in answers:
             if answer == "sample_log_prob" or method in ("bp_chain", "gibbs"):
                 continue
-            seed = {"random_state": 0} if "random_state" in vars(METHODS.get(method)()) else {}
+            options = short(method, answer)
             with pytest.warns(UserWarning, match="1 of 2 models"):
                 both = infer(energy, method, clamp=clamp, returns=answer, pairwise="per_example",
-                             **seed)  # fmt: skip
+                             **options)  # fmt: skip
             one = infer(energy.rows([1, 1]), method, clamp=clamp[1], returns=answer,
-                        pairwise="per_example", **seed)  # fmt: skip
+                        pairwise="per_example", **options)  # fmt: skip
             for name, value in vars(one).items():
                 for a, b in zip(_arrays(value), _arrays(getattr(both, name)), strict=True):
                     np.testing.assert_array_equal(a[1], b[1], err_msg=f"{method} {answer} {name}")

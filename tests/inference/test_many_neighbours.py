@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.budgets import short
 
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, RBMEnergy, TableFactors
 from skcrbm.inference import available_methods, infer
@@ -10,17 +11,6 @@ from skcrbm.inference.registry import METHODS
 N = 1100
 STAR = [[0, i] for i in range(1, N)]
 FAN = STAR + [[i, i + 1] for i in range(1, N - 1)]
-# Options of methods that would take long.
-OPTIONS = {
-    "map_search": {"max_nodes": 20_000},
-    "ais": {"n_betas": 10, "n_chains": 10},
-    "gibbs": {"max_iter": 3, "burn_in": 2},
-    "gibbs_with_gradients": {"max_iter": 3, "burn_in": 2},
-    "simulated_annealing": {"n_sweeps": 10},
-    "bp_chain": {"n_samples": 2},
-    "perturb_and_map": {"n_samples": 2},
-    "perturb_and_max_product": {"n_samples": 2},
-}
 SLOW = ("gibbs_with_gradients", "milp", "branch_and_bound", "bp_chain", "linear_program")
 
 
@@ -34,14 +24,6 @@ def make(kind, scopes):
     field = rng.normal(size=(1, N, k) if kind == "states" else (1, N))
     tables = rng.normal(0, 0.2, (len(scopes), k, k))
     return FactorGraphEnergy([TableFactors(scopes, tables)], field)
-
-
-def ask(energy, method, answer):
-    options = OPTIONS.get(method, {})
-    needs = METHODS.get(method).estimated_from_samples | {"samples", "sample_log_prob"}
-    if answer not in needs:
-        options = {k: v for k, v in options.items() if k != "n_samples"}
-    return infer(energy, method, returns=answer, **options)
 
 
 @pytest.mark.parametrize("kind", ["binary", "states", "Ising"])
@@ -72,7 +54,7 @@ def test_every_method_answers(kind, scopes):
         answers = METHODS.get(method)().supports(energy) - {"statistics", "sample_log_prob"}
         for answer in sorted(answers - {"best_states"})[: 1 if method in SLOW else None]:
             try:
-                found = ask(energy, method, answer)
+                found = infer(energy, method, returns=answer, **short(method, answer))
             except ValueError as error:  # too many states to enumerate
                 if "the limit is" not in str(error):
                     raise

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.budgets import short
 
 from skcrbm.energies import (
     FactorGraphEnergy,
@@ -53,21 +54,6 @@ MODELS = {
 }
 
 
-# Options of methods that would take long.
-OPTIONS = {
-    "ais": {"n_betas": 5, "n_chains": 4},
-    "gibbs": {"max_iter": 5, "burn_in": 2},
-    "gibbs_with_gradients": {"max_iter": 5, "burn_in": 2},
-}
-
-
-def options_of(method, answer):
-    options = dict(OPTIONS.get(method, {}))
-    if answer in METHODS.get(method).estimated_from_samples:
-        options["n_samples"] = 5
-    return options
-
-
 @pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("n_models", [2, 0])
 @pytest.mark.parametrize("kind", MODELS)
@@ -89,7 +75,7 @@ def test_every_method(kind, n_models):
                             returns=answer,
                             clamp=clamp,
                             pairwise=pairwise,
-                            **options_of(method, answer),
+                            **short(method, answer),
                         )
                     assert found.converged.shape == (n_models,)
                     if answer == "marginals":
