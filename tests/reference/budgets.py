@@ -16,7 +16,7 @@ def short(name, answer):
     """Return options for `infer(energy, name, returns=answer)`: few sweeps, nodes and samples."""
     options = dict(_OPTIONS.get(name, {}))
     if answer in METHODS.get(name).estimated_from_samples | _DRAWN:
-        options["n_samples"] = 5
+        options["n_samples"] = 2
     if "random_state" in vars(METHODS.get(name)()):
         options["random_state"] = 0
     return options
