@@ -9,6 +9,7 @@ from sklearn.model_selection import GroupKFold, cross_val_score
 from skcrbm import CRBMClassifier
 from skcrbm.model_selection import (
     MultilabelStratifiedGroupKFold,
+    MultilabelStratifiedKFold,
     cross_val_predict,
     multilabel_train_test_split,
 )
@@ -65,9 +66,12 @@ def test_in_searches():
     X = np.random.RandomState(0).randn(120, 2)
     cv, model = MultilabelStratifiedGroupKFold(3), CRBMClassifier(n_hidden=0, alpha=0.1)
     assert cv.get_n_splits() == len(cross_val_score(model, X, y, cv=cv, groups=groups)) == 3
-    assert cross_val_predict(model, X, y, cv=cv, groups=groups).shape == y.shape
+    predicted = cross_val_predict(model, X, y, cv=cv, groups=groups)
+    assert predicted.shape == y.shape
+    by_number = cross_val_predict(model, X, y, cv=3, groups=groups)
+    np.testing.assert_array_equal(by_number, predicted)
     with pytest.raises(ValueError, match="MultilabelStratifiedGroupKFold keeps groups together"):
-        cross_val_predict(model, X, y, cv=3, groups=groups)
+        cross_val_predict(model, X, y, cv=MultilabelStratifiedKFold(3), groups=groups)
 
 
 @pytest.mark.parametrize("groups", [None, "random"])
