@@ -56,13 +56,13 @@ class ChainGraph(NamedTuple):
 
 
 @jit(allocates=False)
-def _receive(graph, e, k, sent, work, n_lanes):
+def _receive(graph, e, k, sent, work, general, n_lanes):
     """Call `receive`, which is copied into its callers. A second copy would slow down the first."""
-    receive(None, graph, e, k, sent, work, True, n_lanes)
+    receive(None, graph, e, k, sent, work, general, n_lanes)
 
 
 @jit(allocates=False)
-def _visit(graph, v, chain, damping, rows, work, n_lanes):
+def _visit(graph, v, chain, damping, general, rows, work, n_lanes):
     """Receive the messages of variable v, compute its belief, and send its messages."""
     _, own, message, sent, belief = rows
     new, behind, high, low = work.new, work.behind, work.high, work.low
@@ -77,16 +77,17 @@ def _visit(graph, v, chain, damping, rows, work, n_lanes):
         if chain.settled[e]:
             continue
         at = graph.message_start[e]
-        if damping == 0.0 and graph.kind[e] == PAIR:
-            done = receive_directly(
-                None, True, graph, e, k, at, message, sent, belief, start, None, 1.0, None, work,
-                n_lanes,
-            )  # fmt: skip
-            if done:
-                continue
-        _receive(graph, e, k, sent, work, n_lanes)
+        if damping is None:  # noqa: SIM102, Numba leaves out only this test of None
+            if graph.kind[e] == PAIR:
+                done = receive_directly(
+                    None, True, graph, e, k, at, message, sent, belief, start, None, 1.0, None,
+                    work, n_lanes,
+                )  # fmt: skip
+                if done:
+                    continue
+        _receive(graph, e, k, sent, work, general, n_lanes)
         scale_message(None, k, new, high, low, n_lanes)
-        if damping > 0.0:
+        if damping is not None:
             for a in range(k):
                 for l in range(n_lanes):
                     new[a, l] = mean_of_messages(None, damping, new[a, l], message[at + a, l])
@@ -170,13 +171,13 @@ def _send_two(at, message, sent, behind, n_lanes):
 
 
 @jit(allocates=False)
-def _sweep(graph, n_iter, chain, damping, rows, work, n_lanes):
+def _sweep(graph, n_iter, chain, damping, general, rows, work, n_lanes):
     """Make `n_iter` sweeps. Every second sweep goes backward."""
     n_left = np.uintp(chain.n_left[0])
     for iteration in range(n_iter):
         for i in range(n_left):
             v = chain.order[i if iteration % 2 == 0 else n_left - ONE - i]
-            _visit(graph, v, chain, damping, rows, work, n_lanes)
+            _visit(graph, v, chain, damping, general, rows, work, n_lanes)
 
 
 @jit(allocates=False)
@@ -225,7 +226,7 @@ def _draw(graph, l, v, u, rows, state, log_prob):
 
 
 @jit(allocates=False)
-def _leave_out(graph, v, chain, settles, rows, work, n_lanes):
+def _leave_out(graph, v, chain, settles, general, rows, work, n_lanes):
     """Leave variable v, which is clamped in all lanes, out of the sweeps.
 
     If `settles` is True, its factors that have a single variable left are settled.
@@ -246,16 +247,16 @@ def _leave_out(graph, v, chain, settles, rows, work, n_lanes):
                 for j in range(graph.arity[e]):
                     other = graph.scopes[scope + j]
                     if not chain.settled[other]:
-                        _settle(graph, other, chain, rows, work, n_lanes)
+                        _settle(graph, other, chain, general, rows, work, n_lanes)
 
 
 @jit(allocates=False)
-def _settle(graph, e, chain, rows, work, n_lanes):
+def _settle(graph, e, chain, general, rows, work, n_lanes):
     """Multiply the weights of a variable by its final message along edge e."""
     v = chain.variables[e]
     start = graph.state_start[v]
     k = graph.state_start[v + ONE] - start
-    _receive(graph, e, k, rows.sent, work, n_lanes)
+    _receive(graph, e, k, rows.sent, work, general, n_lanes)
     for a in range(k):
         for l in range(n_lanes):
             work.new[a, l] *= rows.own[start + a, l]
@@ -268,7 +269,8 @@ def _settle(graph, e, chain, rows, work, n_lanes):
 
 @jit(allocates=False)
 def draw_chain(
-    graph, begins, ready, steps, n_iter, cold, damping, chain, rows, u, state, log_prob, work
+    graph, begins, ready, steps, n_iter, cold, damping, general, chain, rows, u, state, log_prob,
+    work,
 ):  # fmt: skip
     """Draw some variables in turn, and pass messages before each draw.
 
@@ -285,7 +287,8 @@ def draw_chain(
     steps : (K, lanes) uintp, variable to draw in each step, or n if there is none
     n_iter : int, number of sweeps before a draw
     cold : bool, True to reset the messages before the sweeps
-    damping : float, share of the old log-messages that is kept
+    damping : share of the old log-messages that is kept, or None without damping
+    general : True, or None if all factors are tables of two variables, but not Potts tables
     chain : ChainGraph, in and out
     rows : ChainRows, in and out
     u : (n, lanes) uniform random numbers
@@ -296,18 +299,18 @@ def draw_chain(
         below `SMALLEST`, important weights may have underflowed.
     """
     n_lanes, n = np.uintp(rows.own.shape[1]), np.uintp(chain.n_held.shape[0])
-    settles = damping == 0.0
+    settles = damping is None
     if begins:
         _reset(graph, chain, rows, n_lanes)
         for v in range(n):
             if chain.n_held[v] == np.int64(n_lanes):
-                _leave_out(graph, v, chain, settles, rows, work, n_lanes)
-        _sweep(graph, n_iter, chain, damping, rows, work, n_lanes)
+                _leave_out(graph, v, chain, settles, general, rows, work, n_lanes)
+        _sweep(graph, n_iter, chain, damping, general, rows, work, n_lanes)
     for step in range(np.uintp(steps.shape[0])):
         if step > ZERO or not ready:
             if cold:
                 _reset(graph, chain, rows, n_lanes)
-            _sweep(graph, n_iter, chain, damping, rows, work, n_lanes)
+            _sweep(graph, n_iter, chain, damping, general, rows, work, n_lanes)
         for l in range(n_lanes):
             if steps[step, l] < n:
                 _draw(graph, l, steps[step, l], u, rows, state, log_prob)
@@ -315,7 +318,7 @@ def draw_chain(
         for l in range(n_lanes):
             v = steps[step, l]
             if v < n and chain.n_held[v] == np.int64(n_lanes):
-                _leave_out(graph, v, chain, settles, rows, work, n_lanes)
+                _leave_out(graph, v, chain, settles, general, rows, work, n_lanes)
 
 
 @jit(allocates=False)

@@ -21,7 +21,7 @@ from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.messages import MOST_REACH
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.kernels.arguments import CategoricalOptions
+from skcrbm.kernels.arguments import PAIR, CategoricalOptions
 from skcrbm.kernels.categorical_weights import SMALLEST
 from skcrbm.kernels.chained_draws import (
     ChainGraph,
@@ -194,6 +194,12 @@ class _Chain:
             for _ in ordered_map(self._draw, blocks, n_jobs):
                 pass
 
+    @property
+    def _parts(self):
+        """The arguments `damping` and `general` of `draw_chain`."""
+        general = True if (self.weights.kind != PAIR).any() else None
+        return float(self.method.damping) or None, general
+
     def _begin(self, models):
         """Pass the messages of some models before the first draw; return a `_Start`."""
         graph, weights = self.graph, self.weights
@@ -214,8 +220,7 @@ class _Chain:
         nothing, log_prob = np.empty((0, len(models))), np.empty(0)
         draw_chain(
             weights, True, False, nothing.astype(np.uintp), self.n_iter[0], False,
-            float(self.method.damping), chain, rows, nothing, nothing.astype(np.int64), log_prob,
-            work,
+            *self._parts, chain, rows, nothing, nothing.astype(np.int64), log_prob, work,
         )  # fmt: skip
         return _Start(models, chain, rows, work.low)
 
@@ -253,8 +258,8 @@ class _Chain:
         for part in row_chunks(len(steps), max(1, _MESSAGES_PER_CALL // n_messages)):
             draw_chain(
                 self.weights, False, part.start == 0, steps[part], self.n_iter[1],
-                self.method.warm_iter is None, float(self.method.damping), chain, rows, transposed,
-                state, log_prob, work,
+                self.method.warm_iter is None, *self._parts, chain, rows, transposed, state,
+                log_prob, work,
             )  # fmt: skip
         good = work.low > SMALLEST
         self._store(models[good], sample[good], u[good], state.T[good], log_prob[good])
