@@ -257,8 +257,16 @@ def answered(
     `largest` is the largest magnitude of a field. If `warn` is False, models without states of
     positive weight are neither found nor reported.
     """
-    # The best states may differ in variables that large fields decide.
-    limit = 0.0 if "best_states" in query.returns else largest
+    limit = largest
+    if "best_states" in query.returns:
+        # The best states may differ in variables that large fields decide, which are clamped for
+        # all other answers.
+        limit, rest = 0.0, query.returns - {"best_states"}
+        if rest and largest >= LARGE_FIELD:
+            fields = answered(method, energy, replace(query, returns=rest), largest, warn)
+            alone = replace(query, returns=frozenset({"best_states"}))
+            found = answered(method, energy, alone, largest, warn=False)
+            return {**fields, **{name: found[name] for name in ("best_states", "best_scores")}}
     clamped = energy.evidence is not None
     energy, decided, log_odds = _clamp_large_fields(energy, limit)
     guard = Guard(energy, clamped) if warn and not method.refuses_contradictions else None

@@ -174,12 +174,12 @@ def _slopes(log_odds, forest):
     b = on[:, parent] * ratio + off[:, parent] * rest - on
     c = on * rest
     root = np.sqrt(b * b + 4 * a * c)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         odds = np.where(b > 0, 2 * c / (b + root), (root - b) / (2 * a))
         slope = odds * np.tanh(forest.log_ratio / 2) / ((rest + odds * ratio) * (1 + odds))
     constant = (variance == 0) | (variance[:, parent] == 0) | (forest.parent < 0)
-    # The slope is NaN if products underflow. A variance is then so small that covariances round
-    # to 0.
+    # The slope is NaN if products underflow or overflow. A variance is then so small that
+    # covariances round to 0.
     return np.where(constant | np.isnan(slope), 0.0, slope), variance
 
 

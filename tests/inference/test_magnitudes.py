@@ -183,3 +183,14 @@ def test_couplings_larger_than_fields_are_served():
     energy = LayeredEnergy(structure, [[1e15, 2e15]], [0.0, -1.0, 1e11])
     found = infer(energy, "exact").marginals[0]
     np.testing.assert_allclose(found, IntegerScores(energy, 0).marginals(), atol=1e-12)
+
+
+def test_best_states_beside_other_answers():
+    """The best states need variables that large fields decide; all other answers do not."""
+    energy = RBMEnergy([[130.0], [-400.0], [500.0]], [1e16, -1.2, -1e16], [0.3])
+    alone = infer(energy, "exact", returns=("marginals", "log_partition"))
+    both = infer(energy, "exact", returns=("best_states", "marginals", "log_partition"), n_best=2)
+    np.testing.assert_array_equal(both.log_odds, alone.log_odds)
+    np.testing.assert_array_equal(both.log_partition, alone.log_partition)
+    assert both.best_states.shape == (1, 2, 4)
+    assert (both.best_states[0, 0] == [1, 0, 0, 1]).all()
