@@ -1,5 +1,7 @@
 """The program of handwritten words: its images, features and a row of its table."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,7 @@ def test_pairs_are_products_of_neighbours():
     np.testing.assert_array_equal(found[0, 360 : 360 + 105], falling)
 
 
+@pytest.mark.skipif(not os.environ.get("SKCRBM_DATA"), reason="needs MNIST in SKCRBM_DATA")
 def test_a_row_of_the_table(capsys):
     program.main(["--words", "40", "--only", "alpha=c2", "--max-iter", "30"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
