@@ -32,6 +32,7 @@ import math
 import numpy as np
 
 from skcrbm.kernels.arguments import ONE, POTTS, TABLE, ZERO
+from skcrbm.kernels.categorical_receive import table_size
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.log_messages import (
     SMALLEST,
@@ -53,11 +54,7 @@ def contract_logs(graph, e, weight, out, work):
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
     table, at = graph.tables, graph.table[e]
-    size = ONE
-    for j in range(m):
-        other = scopes[scope + j]
-        size *= message_start[other + ONE] - message_start[other]
-    turn = ZERO
+    size, turn = table_size(graph, e), ZERO
     for step in range(m - ONE):
         j = step if step < slot else m - ONE - (step - slot)
         other = scopes[scope + j]
@@ -82,11 +79,7 @@ def contract_weights(graph, e, weight, out, work):
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
     table, at, power = graph.weights, graph.table[e], work.entries
-    size = ONE
-    for j in range(m):
-        other = scopes[scope + j]
-        size *= message_start[other + ONE] - message_start[other]
-    turn = ZERO
+    size, turn = table_size(graph, e), ZERO
     for step in range(m - ONE):
         j = step if step < slot else m - ONE - (step - slot)
         other = scopes[scope + j]
@@ -450,16 +443,6 @@ def largest_excess(graph, e, excess):
     for j in range(graph.arity[e]):
         found = max(found, excess[graph.scopes[scope + j]])
     return found
-
-
-@jit(allocates=False)
-def table_size(graph, e):
-    """Return the number of entries of the table of an edge's factor."""
-    size = ONE
-    for j in range(graph.arity[e]):
-        other = graph.scopes[graph.scope[e] + j]
-        size *= graph.message_start[other + ONE] - graph.message_start[other]
-    return size
 
 
 @jit(allocates=False)

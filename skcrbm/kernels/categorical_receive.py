@@ -85,6 +85,16 @@ def inverse(maxima, top):
 
 
 @jit(allocates=False)
+def table_size(graph, e):
+    """Return the number of entries of the table of an edge's factor."""
+    size = ONE
+    for j in range(graph.arity[e]):
+        other = graph.scopes[graph.scope[e] + j]
+        size *= graph.message_start[other + ONE] - graph.message_start[other]
+    return size
+
+
+@jit(allocates=False)
 def _contract(maxima, graph, e, sent, new, work, n_lanes):
     """Compute the message from a table of any number of variables to the variable of edge e.
 
@@ -94,10 +104,7 @@ def _contract(maxima, graph, e, sent, new, work, n_lanes):
     """
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
-    size = ONE
-    for j in range(m):
-        other = scopes[scope + j]
-        size *= message_start[other + ONE] - message_start[other]
+    size = table_size(graph, e)
     for step in range(m - ONE):
         j = step if step < slot else m - ONE - (step - slot)
         other = scopes[scope + j]
@@ -149,10 +156,7 @@ def _contract_one(maxima, graph, e, sent, new, work):
     """Do the same as `_contract` for a single model."""
     message_start, scopes = graph.message_start, graph.scopes
     scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
-    size, begin = ONE, graph.table[e]
-    for j in range(m):
-        other = scopes[scope + j]
-        size *= message_start[other + ONE] - message_start[other]
+    size, begin = table_size(graph, e), graph.table[e]
     for step in range(m - ONE):
         j = step if step < slot else m - ONE - (step - slot)
         other = scopes[scope + j]
