@@ -1,22 +1,15 @@
 """A few rows: every estimator is fitted, or says which argument needs more."""
 
-import re
 import warnings
 
 import numpy as np
 import pytest
 from reference.every_estimator import MODELS, data_of, model_of
+from reference.small_data import RAW, REASONS
 from sklearn.linear_model import LogisticRegression
 
 from skcrbm import CRBMClassifier
 from skcrbm.ensemble import make_stacked
-
-# Errors that tell nothing to a user.
-RAW = re.compile(r"zero-size|out of bounds|broadcast|not aligned|divi|empty|must be non-?zero")
-REASONS = re.compile(
-    r"^cv=\d|confidence=|risk=|needs rows of both values|at least 2 classes|n_splits=|two columns"
-    r"|2-D y with more than one column"
-)
 
 
 def fitted(model, X, y):
