@@ -148,6 +148,8 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     """
     blocked = (logs == -np.inf).all(axis=-1, keepdims=True)
     logs = np.where(blocked, np.where(allowed, 0.0, -np.inf), logs)
+    if logs.shape[-1] == 2:  # a third of the time of the general case, for 16 variables
+        return logs - logs[..., ::-1]
     top = logs.max(axis=-1, keepdims=True)
     weight = np.exp(logs - top)
     order = np.arange(logs.shape[-1])

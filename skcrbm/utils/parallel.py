@@ -85,17 +85,17 @@ def ordered_map(function: Callable, items: Sequence, n_jobs: int | None) -> Iter
     any time, which bounds the memory. The calling thread also computes items and counts as one of
     the n_jobs threads, so that n_jobs processors suffice.
     """
-    n_jobs = min(effective_n_jobs(n_jobs), len(items))
-    if n_jobs <= 1:
+    n_threads = min(effective_n_jobs(n_jobs), len(items)) if len(items) > 1 else 1
+    if n_threads == 1:
         yield from map(function, items)
         return
-    pool = _pool(n_jobs - 1)
+    pool = _pool(n_threads - 1)
     waiting = deque()
     try:
         for item in items:
             waiting.append(_Task(function, item))
             pool.submit(waiting[-1])
-            if len(waiting) >= n_jobs + 1:
+            if len(waiting) >= n_threads + 1:
                 yield _first_result(waiting)
         while waiting:
             yield _first_result(waiting)
