@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "metrics": {"targets", "utils"},
     "targets": {"utils"},
     "inspection": {"targets", "utils"},
-    "model_selection": {"targets", "utils"},
+    "model_selection": {"metrics", "targets", "utils"},
     "ensemble": {"decoding", "estimators", "model_selection", "pipeline", "targets", "utils"},
     "annotation": {"decoding", "model_selection", "targets", "utils"},
     "calibration": {"model_selection", "targets", "utils"},

@@ -100,7 +100,8 @@ class CRBMClassifier(RBMClassifier):
     `fit` interprets the columns of y as classes if they hold strings or numbers of at least 0, and
     at least one column has three or more different values. If the only classes are 0, 1 and a
     larger number, convert them to strings, because the number could also be a code of missing
-    labels.
+    labels. Cross-validate and search with `skcrbm.model_selection` if y has missing labels: the
+    functions there have scikit-learn's names, but do not end in "Input y contains NaN."
 
     `decision_function` returns the log-odds of the marginal of each output. For a 1-D y it returns
     the log-odds of the second class if there are two classes, else unnormalised log-probabilities.
@@ -114,9 +115,9 @@ class CRBMClassifier(RBMClassifier):
     `StandardScaler`, because the penalty then acts on the coefficients of the given columns.
 
     A new value of `inference` takes effect at the next fit. A new value of `n_jobs`, or of `decode`
-    (except "threshold"), takes effect at the next prediction. To score a 2-D y in `GridSearchCV`
-    use `skcrbm.metrics.masked_scorer`, because scikit-learn's "neg_log_loss" interprets an
-    indicator matrix as a multi-class target.
+    (except "threshold"), takes effect at the next prediction. To score a 2-D y in
+    scikit-learn's searches use `skcrbm.metrics.masked_scorer`, because scikit-learn's
+    "neg_log_loss" interprets an indicator matrix as a multi-class target.
 
     Parameters
     ----------

@@ -142,9 +142,11 @@ class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
     `Pipeline` or in `GridSearchCV`. If another estimator gets `y_known`, an error is raised,
     because it would predict the other labels without using the known labels.
 
-    The estimator gets y with its missing labels (NaN); the search for thresholds ignores them. If
-    metadata routing is enabled, `fit` passes on the metadata that the estimator requests, otherwise
-    `sample_weight` and all other keyword arguments.
+    The estimator gets y with its missing labels (NaN); the search for thresholds ignores them.
+    Cross-validate and search with `skcrbm.model_selection` if y has missing labels: the functions
+    there have scikit-learn's names and accept them. If metadata routing is enabled, `fit` passes on
+    the metadata that the estimator requests, otherwise `sample_weight` and all other keyword
+    arguments.
 
     Examples
     --------

@@ -61,9 +61,11 @@ class GridCRF(StructuredCRF):
     or a list of arrays (height, width): integers, strings or booleans, and NaN or None for missing
     labels. Numbers such as -1 and 255 are classes, too; if they stand for missing labels, write NaN
     instead, as in ``np.where(y == 255, np.nan, y)``. `sample_weight` holds weights of the images,
-    or images of weights of single pixels, in which a pixel of weight 0 is a missing label. Only
-    the ratios of the weights matter. If X is an array, so are the predictions; if X is a list, they
-    are an object array with an image for each entry.
+    or images of weights of single pixels, in which a pixel of weight 0 is a missing label. Only the
+    ratios of the weights matter. If X is an array, so are the predictions; if X is a list, they are
+    an object array with an image for each entry. Cross-validate and search with
+    `skcrbm.model_selection` if y has missing labels: the functions there have scikit-learn's names
+    and accept them.
 
     Parameters
     ----------

@@ -80,7 +80,8 @@ class ImageCRBM(RBMClassifier):
     X contains 0 and 1 or grey values, and its images may differ in size from the images in y. If X
     is 2-D, it may be sparse. y contains 0 and 1, and NaN for missing pixels. All prediction methods
     take `y_known`, an array in the shape of y with the pixels that are known beforehand, and NaN
-    for the other pixels.
+    for the other pixels. Cross-validate and search with `skcrbm.model_selection` if y has missing
+    labels: the functions there have scikit-learn's names and accept them.
 
     Parameters
     ----------

@@ -109,7 +109,9 @@ class LabelGraphCRF(CallbackSupportMixin, JointClassifier):
     y may be an indicator matrix of 0/1 labels, or a matrix whose columns hold classes
     ("multiclass-multioutput"), such as the colour and the make of a car. Columns may have different
     numbers of classes, which are strings, integers or other sortable values. Missing entries of a
-    2-D y, NaN or None, are summed out. A 1-D y of classes is a single output.
+    2-D y, NaN or None, are summed out. A 1-D y of classes is a single output. Cross-validate and
+    search with `skcrbm.model_selection` if y has missing labels: the functions there have
+    scikit-learn's names and accept them.
 
     With the default parameters, `fit` scales the columns of X internally, finds the penalty by
     cross-validation, and joins all pairs of outputs if exact inference is cheap, otherwise a tree.

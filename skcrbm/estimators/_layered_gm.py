@@ -92,7 +92,8 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
     categorical node for a 1-D y, a binary node for each column of a 0/1 matrix, or a categorical
     node for each column if the columns of y hold classes ("multiclass-multioutput", see
     `CRBMClassifier` for the y that count as columns of classes). NaN and None are missing labels of
-    a 2-D y.
+    a 2-D y. Cross-validate and search with `skcrbm.model_selection` if y has missing labels: the
+    functions there have scikit-learn's names and accept them.
 
     Parameters
     ----------

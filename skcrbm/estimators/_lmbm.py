@@ -60,10 +60,11 @@ class LMBMClassifier(PairwiseClassifier):
 
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
     2-D indicator matrix of 0/1, with NaN for missing labels. A missing label has no margin, and
-    does not contribute to the margins of the other labels. y may also be 1-D. Two classes are
-    encoded as a single label. More classes are encoded as one-hot labels, and `predict` sets
-    exactly one label to 1; the pair weights are 0, because the other labels determine each one-hot
-    label.
+    does not contribute to the margins of the other labels. Cross-validate and search with
+    `skcrbm.model_selection` if y has missing labels: the functions there have scikit-learn's names
+    and accept them. y may also be 1-D. Two classes are encoded as a single label. More classes are
+    encoded as one-hot labels, and `predict` sets exactly one label to 1; the pair weights are 0,
+    because the other labels determine each one-hot label.
 
     A new value of `inference`, `n_jobs` or `decode` (except "threshold") takes effect at the next
     prediction.

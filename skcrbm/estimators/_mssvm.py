@@ -91,7 +91,8 @@ class MSSVMCRBM(RBMClassifier):
 
     y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, or a 1-D array of classes,
     for which the maximum is always exact. Missing labels do not count in D, and each training step
-    fills them with their best values.
+    fills them with their best values. Cross-validate and search with `skcrbm.model_selection` if y
+    has missing labels: the functions there have scikit-learn's names and accept them.
 
     Parameters
     ----------

@@ -206,10 +206,10 @@ def masked_scorer(name: str) -> _MaskedScorer:
 
     The scorers of scikit-learn raise an error if the target contains NaN. This scorer treats NaN as
     "not observed". It can be passed as `scoring` to :class:`~sklearn.model_selection.GridSearchCV`,
-    :func:`~sklearn.model_selection.cross_val_score` and similar functions. Also pass a `cv` that
-    supports NaN, such as ``KFold(5)`` or
-    :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`, because an integer `cv` does not
-    support NaN. For out-of-fold predictions use :func:`skcrbm.model_selection.cross_val_predict`.
+    :func:`~sklearn.model_selection.cross_val_score` and similar functions of scikit-learn, together
+    with a `cv` that supports NaN, such as ``KFold(5)``; with an integer `cv` they end in "Input y
+    contains NaN." The functions of the same names in `skcrbm.model_selection` take an integer `cv`,
+    and make this scorer from its name.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -97,6 +97,9 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
     [0 1 4 5] [2 2]
     [2 3 6 7] [2 2]
     """
+
+    # Metadata routing passes `groups` to the splitter, as to scikit-learn's `GroupKFold`.
+    __metadata_request__split: ClassVar[dict] = {"groups": True}
 
     def __init__(self, n_splits=5, *, shuffle=False, random_state=None):
         check_fold_options(n_splits, shuffle, random_state)

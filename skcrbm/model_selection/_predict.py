@@ -5,16 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import model_selection
-from sklearn.model_selection import check_cv
 
-from skcrbm.model_selection.folds import for_groups, out_of_fold, resolve_cv
+from skcrbm.model_selection._kinds import split_target
+from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.groups import check_groups
-from skcrbm.targets.indicator import indicator_with_nan, with_dimensions
-from skcrbm.targets.multioutput import class_columns
-from skcrbm.targets.names import is_frame, label_names_of
+from skcrbm.targets.names import label_names_of
 from skcrbm.targets.proba import dense_answer, is_list_of_outputs, label_marginals, require_rows
-from skcrbm.targets.wrapped import final_model
-from skcrbm.utils.options import Integer, tags_of_inner
+from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
 from skcrbm.utils.validation import check_index, count_rows
 
@@ -88,8 +85,7 @@ default="predict"
 
     See Also
     --------
-    skcrbm.metrics.masked_scorer : Scorer for `cross_val_score` and searches, which accept a y with
-        NaN if `cv` is a splitter.
+    cross_validate, GridSearchCV : Scores and searches that also accept NaN in y.
 
     Examples
     --------
@@ -107,38 +103,32 @@ default="predict"
     for name, value in (params or {}).items():
         check_index(X, value, name)
     groups = None if groups is None else check_groups(groups, X)
-    options: dict[str, Any] = {"groups": groups, "n_jobs": n_jobs, "fit_params": params}
-    if _predicts_structures(estimator, y):
-        found = out_of_fold(
+    target = split_target(estimator, y)
+    if target.kind == "classes of rows":
+        cv = cv if groups is None else target.splitter(cv, groups)
+        return model_selection.cross_val_predict(
             estimator,
             X,
-            y,
-            cv=for_groups(check_cv(5 if cv is None else cv), cv, groups),
-            respond=partial(_respond_by_structure, method=method),
-            stratify=np.zeros(len(y)),
-            **options,
+            target.y,
+            groups=groups,
+            cv=cv,
+            method=method,
+            n_jobs=n_jobs,
+            params=params,
         )
+    options: dict[str, Any] = {"groups": groups, "n_jobs": n_jobs, "fit_params": params}
+    options["stratify"] = target.stratify
+    if target.kind == "structures":
+        respond = partial(_respond_by_structure, method=method)
+        cv = target.splitter(cv, groups)
+        found = out_of_fold(estimator, X, target.y, cv=cv, respond=respond, **options)
         return _structures(found, method)
-    y = y if is_frame(y) else with_dimensions(y)
-    if len(y.shape) == 1 or y.shape[1:] == (1,):
-        cv = cv if groups is None else resolve_cv(cv, np.ravel(y), groups)
-        return model_selection.cross_val_predict(
-            estimator, X, y, groups=groups, cv=cv, method=method, n_jobs=n_jobs, params=params
-        )
-    try:
-        observed = indicator_with_nan(y)
-    except ValueError:
-        tags = tags_of_inner(final_model(estimator)[0])
-        if len(y.shape) != 2 or tags is None or not tags.target_tags.multi_output:
-            raise
-        classes = _classes_of_columns(y)
-        respond = partial(_respond_by_column, method=method, classes=classes)
-        states = _one_hot(y, classes)
-        return out_of_fold(estimator, X, y, cv=cv, respond=respond, stratify=states, **options)
-    if not is_frame(y):
-        y = observed if np.isnan(observed).any() else observed.astype(np.int64)
-    respond = partial(_respond, method=method, shape=observed.shape[1:], names=label_names_of(y))
-    return out_of_fold(estimator, X, y, cv=cv, respond=respond, stratify=observed, **options)
+    if target.kind == "columns of classes":
+        respond = partial(_respond_by_column, method=method, classes=target.classes)
+    else:
+        shape, names = target.stratify.shape[1:], label_names_of(target.y)
+        respond = partial(_respond, method=method, shape=shape, names=names)
+    return out_of_fold(estimator, X, target.y, cv=cv, respond=respond, **options)
 
 
 # ------------------------------------------------------------------- 0/1 labels and images
@@ -171,24 +161,6 @@ def _checked(answer, model, method, name, shape, names):
 
 
 # ---------------------------------------------------------------------- columns of classes
-
-
-def _classes_of_columns(y):
-    """Return the sorted classes of each column of y; raise a ValueError for mixed types."""
-    classes = []
-    for i, column in enumerate(class_columns(y, "y")):
-        try:
-            classes.append(sorted(set(column) - {None}))
-        except TypeError as error:
-            raise ValueError(f"column {i} of y mixes labels of different types: {error}") from error
-    return classes
-
-
-def _one_hot(y, classes):
-    """Return a 0/1 matrix (n, C) that has a column for each class of each column of y."""
-    pairs = zip(class_columns(y, "y"), classes)
-    states = [[value == k for value in column] for column, own in pairs for k in own]
-    return np.column_stack(states).astype(np.int64)
 
 
 def _respond_by_column(model, X, method, classes):
@@ -231,18 +203,6 @@ class _Structure(NamedTuple):
     values: np.ndarray
     classes: list  # classes of the model that made the prediction
     stacked: bool  # True if the model predicts an array of all images
-
-
-def _predicts_structures(estimator, y):
-    """Return True if the rows of y are sequences, graphs, or images of different sizes."""
-    tags = tags_of_inner(final_model(estimator)[0])
-    if tags is not None and not (tags.input_tags.one_d_array or tags.input_tags.two_d_array):
-        return True
-    objects = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == object
-    if not (objects or isinstance(y, (list, tuple))):
-        return False
-    dimensions = {getattr(image, "ndim", 0) for image in y if image is not None}
-    return dimensions == {2}
 
 
 def _respond_by_structure(model, X, method):
