@@ -527,8 +527,9 @@ def likelihood_methods(model: RBMClassifier, needs: Iterable[str], rng) -> Metho
     Both are the same method with different seeds.
     """
     owner = type(model).__name__
-    if hasattr(model, "learning"):
-        owner += f" with learning={model.learning!r}"
+    learning = getattr(model, "learning", None)
+    if learning is not None:
+        owner += f" with learning={learning!r}"
     method = marginal_method(
         model.inference, model._targets.n_bits, model.n_hidden, owner, needs=needs
     )
