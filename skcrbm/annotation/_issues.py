@@ -17,8 +17,8 @@ from skcrbm.targets.wrapped import (
     wrapped_rows,
 )
 from skcrbm.utils.advice import supporting
-from skcrbm.utils.options import Integer
-from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
+from skcrbm.utils.options import Integer, ProbabilisticClassifier
+from skcrbm.utils.sklearn_private import StrOptions, validate_params
 from skcrbm.utils.validation import check_count
 
 # Number of entries of the ranking that `str` shows.
@@ -99,7 +99,7 @@ class LabelIssues(NamedTuple):
 
 @validate_params(
     {
-        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "estimator": [ProbabilisticClassifier()],
         "given": [StrOptions({"auto", "other_labels", "x"})],
         "cv": ["cv_object"],
         "groups": ["array-like", None],

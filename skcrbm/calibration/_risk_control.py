@@ -14,8 +14,8 @@ from skcrbm.calibration._conformal import ConformalBase
 from skcrbm.targets.classifier import check_outer_fitted, label_output
 from skcrbm.targets.wrapped import marginals_of
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.options import Integer
-from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, fit_context
+from skcrbm.utils.options import Integer, ProbabilisticClassifier
+from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 
 # Number of thresholds that `fit` compares if the loss may rise when a label is added.
 _N_THRESHOLDS = 50
@@ -106,7 +106,7 @@ class ConformalRiskControl(ConformalBase):
     _saved = ("n_features_in_", "classes_", "_targets", "estimator_", "threshold_")
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "estimator": [ProbabilisticClassifier()],
         "loss": [StrOptions({"false_negative_rate", "jaccard", "f1"}), callable],
         "risk": [Interval(Real, 0, 1, closed="neither")],
         "delta": [Interval(Real, 0, 1, closed="neither")],

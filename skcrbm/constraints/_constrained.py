@@ -32,9 +32,9 @@ from skcrbm.targets.indicator import indicator_by_name
 from skcrbm.targets.wrapped import WrappingClassifier, takes_known, wrapped_rows
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
-from skcrbm.utils.options import Integer, multilabel_tags
+from skcrbm.utils.options import Integer, ProbabilisticClassifier, multilabel_tags
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
+from skcrbm.utils.sklearn_private import StrOptions, fit_context
 from skcrbm.utils.validation import check_count, check_same_rows, count_rows
 from skcrbm.utils.warnings import warn_user
 
@@ -169,8 +169,8 @@ class Constrained(WrappingClassifier):
     """
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "predict_proba"])],
-        "rules": [list, tuple],
+        "estimator": [ProbabilisticClassifier()],
+        "rules": "no_validation",  # `conditions_of` checks them
         "decode": [StrOptions({"map", "marginal", *_METRICS})],
         "n_samples": [Integer(1)],
         "random_state": ["random_state"],
@@ -234,8 +234,8 @@ class Constrained(WrappingClassifier):
         numbers = LabelNumbers(targets.n_visible, targets.names)
         self._set_targets(targets)
         self._numbers = numbers
-        self._fitted_rules = list(self.rules)
         self._conditions = conditions_of(self.rules, numbers)
+        self._fitted_rules = list(self.rules)
         self._trees = counted_trees(self._conditions)
         self.is_exact_ = require_consistent(self.rules, numbers, self._conditions, visible)
         self._wide = None if self.is_exact_ else wide_rules(self._conditions)

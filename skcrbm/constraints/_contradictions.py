@@ -28,6 +28,9 @@ _NARROW = 16
 
 def conditions_of(rules: Sequence[Rule], numbers: LabelNumbers) -> Conditions:
     """Return the conditions of the rules, or raise a ValueError if a rule is invalid."""
+    if not isinstance(rules, (list, tuple)):
+        example = f"[{rules!r}]" if isinstance(rules, Rule) else "[Implies('a', 'b')]"
+        raise ValueError(f"rules should be a list of rules, such as {example}; got {rules!r}")
     conditions = Conditions(numbers.n_labels)
     for rule in rules:
         if not isinstance(rule, Rule):

@@ -24,9 +24,9 @@ from skcrbm.targets.proba import (
 )
 from skcrbm.targets.wrapped import explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
+from skcrbm.utils.options import Integer, ProbabilisticClassifier, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import SavedModel
-from skcrbm.utils.sklearn_private import HasMethods, Interval, fit_context
+from skcrbm.utils.sklearn_private import Interval, fit_context
 from skcrbm.utils.validation import (
     check_index,
     check_same_rows,
@@ -131,7 +131,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
     _saved = ("n_features_in_", "classes_", "_targets", "estimator_")
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "estimator": [ProbabilisticClassifier()],
         "label_powerset": ["boolean"],
         "cv": ["cv_object", str],
         "clip": [Interval(Real, 0, 0.5, closed="neither")],

@@ -54,9 +54,8 @@ from skcrbm.utils.fitting import (
     all_or_nothing,
     with_callbacks,
 )
-from skcrbm.utils.options import Integer, tags_of_inner
+from skcrbm.utils.options import Integer, ProbabilisticClassifier, tags_of_inner
 from skcrbm.utils.sklearn_private import (
-    HasMethods,
     fit_context,
     make_constraint,
     routing_enabled,
@@ -175,7 +174,7 @@ class DecodedClassifier(CallbackSupportMixin, WrappingClassifier):
     _seed: int
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "estimator": [ProbabilisticClassifier()],
         "decode": decoder_constraint(DECODERS),
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],

@@ -14,14 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.targets.frames import check_container, sparse_labels
 from skcrbm.targets.names import all_strings
+from skcrbm.utils.parameters import KnownParameters
 from skcrbm.utils.pickling import built, checked_state, plain, shallow_copy, state_with_version
-from skcrbm.utils.validation import check_nested_params, check_same_rows
+from skcrbm.utils.validation import check_same_rows
 
 # Methods that return arrays for a 1-D y, because scikit-learn indexes their results by position.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
 
-class TargetsMixin(ClassifierMixin):
+class TargetsMixin(KnownParameters, ClassifierMixin):
     """Mixin of all classifiers: label names, label containers, `score` and the saved state.
 
     A classifier must list this base class before `BaseEstimator`, and set the attribute `_targets`.
@@ -35,22 +36,6 @@ class TargetsMixin(ClassifierMixin):
 
     def __setstate__(self, state):
         super().__setstate__(checked_state(type(self), built(state)))
-
-    def set_params(self, **params):
-        """Set hyperparameters, and options of objects among them, as in ``solver__tol=0.1``.
-
-        Parameters
-        ----------
-        **params : dict
-            Names and values.
-
-        Returns
-        -------
-        self : object
-            This estimator.
-        """
-        check_nested_params(self, params)
-        return super().set_params(**params)
 
     @property
     def label_names_(self) -> np.ndarray:

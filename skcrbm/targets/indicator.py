@@ -68,6 +68,13 @@ def _lists_tags(array):
     return all(len(set(row)) == len(row) for row in array.tolist())
 
 
+def _lists_numbers(array):
+    """Return True if each row of an array (N, L) holds several distinct whole numbers."""
+    if array.ndim != 2 or array.shape[1] < 2 or not ((array >= 0) & (array % 1 == 0)).all():
+        return False
+    return all(len(set(row)) == len(row) for row in array.tolist())
+
+
 def ragged_text(name: str) -> str:
     """Return an error message about the argument `name`, whose rows have different lengths."""
     return (
@@ -107,7 +114,7 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
 
     If y holds other values, a ValueError names the argument and recommends a conversion.
     """
-    prefix = _PREFIX.replace("y", name, 1)
+    prefix, given = _PREFIX.replace("y", name, 1), y
     if sparse.issparse(y):
         y = y.toarray()
     columns = is_frame(y)
@@ -138,6 +145,12 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
         raise ValueError(
             f"{prefix}; it holds -1 and +1. If -1 means unknown, put NaN in its place, as in "
             f"{unknown}; if it means off, convert with ({name} + 1) / 2"
+        )
+    if isinstance(given, (list, tuple)) and _lists_numbers(y):
+        raise ValueError(
+            f"{prefix}; it holds lists of distinct numbers. If each list holds the numbers of the "
+            f"positive labels of a row, convert them with sklearn.preprocessing: {name} = "
+            f"MultiLabelBinarizer().fit_transform({name})"
         )
     if np.isin(observed, (0, 1, 2)).all():
         advice = ". If y went through cross_val_predict of scikit-learn, NaN was turned into 2 "
@@ -277,14 +290,16 @@ def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
         on |= (part == 1).any(axis=0)
         gaps |= np.isnan(part).any(axis=0)
     found = []
-    for value, lacking in ((0, ~off), (1, ~on & gaps)):
+    for value, lacking in (("0", ~off & on), ("1", ~on & off & gaps), ("entry", ~off & ~on)):
         few = [names[i] for i in np.flatnonzero(lacking)]
         if few:
-            found.append(f"{listed(few)} {'has' if len(few) == 1 else 'have'} no observed {value}")
+            have = "label {} has" if len(few) == 1 else "labels {} have"
+            found.append(f"{have.format(listed(few))} no observed {value}")
     if found:
         warn_user(
-            f"{ONE_VALUE}: {'; '.join(found)}. The model will always predict this value. Write NaN "
-            "only for labels that are unknown, and 0 for labels that are off"
+            f"{ONE_VALUE}: {'; '.join(found)}. The model will always predict the observed value, "
+            "and the predictions of a label without an observed entry mean nothing. Write NaN only "
+            "for labels that are unknown, and 0 for labels that are off"
         )
 
 

@@ -58,11 +58,11 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
         name = "This estimator" if estimator is None else type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     names = label_names_of(y)
-    y = with_dimensions(y)
+    given, y = y, with_dimensions(y)
     if y.ndim == 2 and y.shape[1] != 1:
         if y.shape[1] == 0:
             raise ValueError("y must have at least one output, got shape (n_samples, 0)")
-        indicator = indicator_with_nan(y, dtype=np.float32)
+        indicator = indicator_with_nan(given, dtype=np.float32)
         if len(indicator):
             require_observed(indicator == indicator)
         known = (y.shape[1], names) if classes is None else first_names(classes, names, y.shape[1])

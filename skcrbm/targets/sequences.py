@@ -409,9 +409,14 @@ def _holds_items(X, kind):
     for sequence in X:
         table = issparse(sequence) or is_frame(sequence)
         if not table and (isinstance(sequence, (str, bytes, Mapping)) or not _is_list(sequence)):
+            advice = ""
+            if isinstance(sequence, Mapping):
+                advice = f"; if X holds the {kind.part}s of a single {kind.whole}, pass [X]"
+            elif isinstance(sequence, (str, bytes)):
+                advice = f"; write a word as its features, as in [[{{'word': {sequence!r}}}, ...]]"
             raise ValueError(
                 f"each {kind.whole} of X should be an array (n_{kind.part}s, n_features) or a list "
-                f"of dicts, got {type(sequence).__name__}"
+                f"of dicts, got {type(sequence).__name__}{advice}"
             )
     for i, sequence in enumerate(X):
         if is_empty(sequence):
@@ -504,10 +509,11 @@ def _checked(rows, start, kind):
             raise
         place = np.argwhere(~finite)[0, 0]
         row = np.searchsorted(rows.indptr, place, side="right") - 1 if issparse(rows) else place
+        column = rows.indices[place] if issparse(rows) else np.argwhere(~finite)[0, 1]
         number = np.searchsorted(start, row, side="right") - 1
         raise ValueError(
-            f"{kind.whole} {number} of X contains NaN or infinity; the features should be finite "
-            "numbers"
+            f"{kind.whole} {number} of X contains NaN or infinity, in feature {column} of "
+            f"{kind.part} {row - start[number]}; the features should be finite numbers"
         ) from None
 
 

@@ -28,6 +28,7 @@ from skcrbm.targets.proba import label_marginals, require_rows
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.sklearn_private import is_search, safe_indexing
 from skcrbm.utils.validation import check_index, check_same_rows, count_rows
+from skcrbm.utils.wrong_features import one_dimension_text, text_advice
 
 
 class WrappedRows(NamedTuple):
@@ -201,6 +202,11 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
     except ValueError as error:
         kind = type(final_model(estimator)[0])
         name = getattr(kind, "shown_name", kind.__name__)
+        if "could not convert string" in str(error) or getattr(X, "ndim", 1) == 1:
+            if advice := text_advice(X, name):
+                raise ValueError(f"{advice}. The error of {name}: {error}") from error
+            if "Expected 2D array, got 1D array" in str(error):
+                raise ValueError(one_dimension_text(np.shape(X))) from error
         if "y should be a 1d array" in str(error) and np.ndim(y) == 2:
             raise ValueError(
                 f"{name} takes a 1-D y only. For a 2-D y, fit a copy of {name} for each label with "

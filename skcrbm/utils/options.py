@@ -20,6 +20,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from skcrbm.utils.parameters import KnownParameters
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.sklearn_private import HasMethods, Interval, validate_parameter_constraints
 
@@ -149,7 +150,7 @@ def multilabel_tags(tags: Any, estimator: Any) -> Any:
     return tags
 
 
-class Options(Versioned, BaseEstimator, ABC):
+class Options(KnownParameters, Versioned, BaseEstimator, ABC):
     """Base class of objects that hold options, such as `Adam`.
 
     A subclass takes its options as keyword arguments of ``__init__`` and lists their valid values
@@ -209,6 +210,19 @@ def resolve_options(
 def _example(registry, names):
     """Return the code of a configured object, such as "Adam()", for error messages."""
     return f"{type(registry.get(names[0])()).__name__}()"
+
+
+class ProbabilisticClassifier(HasMethods):
+    """Constraint of a parameter that takes a classifier with probabilities."""
+
+    def __init__(self):
+        super().__init__(["fit", "predict_proba"])
+
+    def __str__(self):
+        return (
+            f"{super().__str__()} (sklearn.calibration.CalibratedClassifierCV adds predict_proba, "
+            "as in OneVsRestClassifier(CalibratedClassifierCV(LinearSVC())))"
+        )
 
 
 class KnownName(HasMethods):

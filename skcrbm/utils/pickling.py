@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from skcrbm._version import __version__
 from skcrbm.exceptions import InconsistentVersionWarning
-from skcrbm.utils.validation import check_nested_params
+from skcrbm.utils.parameters import KnownParameters
 from skcrbm.utils.warnings import warn_user
 
 _CLASS, _ARGUMENTS, _STATE, _TYPE = "_skcrbm_part", "arguments", "state", "is_class"
@@ -52,7 +52,7 @@ class Versioned:
             self.__dict__.update(state)
 
 
-class SavedModel(Versioned):
+class SavedModel(KnownParameters, Versioned):
     """Base class of estimators, which save their parts as dictionaries.
 
     Users of file formats such as skops then need to trust the class of the estimator only.
@@ -66,22 +66,6 @@ class SavedModel(Versioned):
 
     def __copy__(self):
         return shallow_copy(self)
-
-    def set_params(self, **params):
-        """Set hyperparameters, and options of objects among them, as in ``solver__tol=0.1``.
-
-        Parameters
-        ----------
-        **params : dict
-            Names and values.
-
-        Returns
-        -------
-        self : object
-            This estimator.
-        """
-        check_nested_params(self, params)
-        return super().set_params(**params)  # type: ignore[misc]
 
 
 def shallow_copy(model: Any) -> Any:

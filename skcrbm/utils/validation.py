@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.sklearn_private import check_weights, num_samples, safe_indexing
+from skcrbm.utils.wrong_features import one_dimension_text, place_of_wrong, text_advice
 
 
 class NothingToLearnError(ValueError):
@@ -21,23 +22,6 @@ class NothingToLearnError(ValueError):
 
     `fit` raises this error, while `partial_fit` skips the batch.
     """
-
-
-def check_nested_params(estimator: Any, params: dict[str, Any]) -> None:
-    """Raise a ValueError if options of a name are set, as ``solver__tol`` with ``solver="adam"``.
-
-    `params` are the arguments of `set_params`, which can set an option of an object only.
-    """
-    own = estimator.get_params(deep=False)
-    for key in params:
-        name, nested, option = key.partition("__")
-        value = params.get(name, own.get(name))
-        if nested and name in own and not hasattr(value, "set_params"):
-            example = "Adam" if name == "solver" else "SumProduct"
-            raise ValueError(
-                f"{key} needs an object with options, but {name}={value!r}; set the object, as in "
-                f"{name}={example}({option}=...)"
-            )
 
 
 def kernel_array(array: Any, dtype: Any = None) -> np.ndarray:
@@ -150,6 +134,8 @@ def checked_features(
             )
         if hold_dates(X):
             raise TypeError("it holds dates or times; convert them to numbers with a unit")
+        if getattr(X, "ndim", 2) == 1 and text_advice(X, type(estimator).__name__) is None:
+            raise ValueError(f"{_FORM}. {one_dimension_text(X.shape)}")
         with np.errstate(over="ignore", invalid="ignore"):  # infinity raises an error below
             finite = "allow-nan" if allow_nan else True
             X = validate_data(
@@ -163,11 +149,17 @@ def checked_features(
             )
             return canonical(X, finite) if sparse.issparse(X) else X
     except (OverflowError, TypeError, ValueError) as error:
+        name = type(estimator).__name__
+        if "could not convert string" in str(error) and (advice := text_advice(X, name)):
+            raise ValueError(f"{_FORM}, but {advice}. The first error: {error}") from error
+        if "X contains infinity" in str(error):
+            place = place_of_wrong(X, infinite=True)
+            raise ValueError(f"{str(error).strip().rstrip('.')}{place}") from error
         if "X contains NaN" in str(error):
             raise ValueError(
-                f"Input X contains NaN, and {type(estimator).__name__} does not support missing "
-                "features. Impute the missing values, as in "
-                f"make_pipeline(SimpleImputer(), {type(estimator).__name__}()), or, if y has no "
+                f"Input X contains NaN{place_of_wrong(X, infinite=False)}, and "
+                f"{name} does not support missing features. Impute the missing values, as in "
+                f"make_pipeline(SimpleImputer(), {name}()), or, if y has no "
                 "missing labels, use a classifier that supports NaN in X, as in "
                 f"{supporting('missing features')}"
             ) from error

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.preprocessing import FunctionTransformer
 
@@ -105,7 +106,7 @@ def data_of(name, n=40, seed=0):
 
 
 def public_estimators():
-    """The estimators of all packages, by name."""
+    """The estimators of all packages, by name, without searches, which are scikit-learn's."""
     found = {}
     for name in ("skcrbm", *(f"skcrbm.{part}" for part in skcrbm.__dir__())):
         try:
@@ -118,6 +119,7 @@ def public_estimators():
                 inspect.isclass(value)
                 and issubclass(value, BaseEstimator)
                 and hasattr(value, "fit")
+                and not issubclass(value, BaseSearchCV)
             ):
                 found[public] = value
     return found

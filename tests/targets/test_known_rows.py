@@ -166,11 +166,11 @@ def test_fit_warns_once_of_labels_without_an_observed_negative_or_positive(data,
     only["Fall"] = only["Fall"].where(only["Fall"] == 1)
     only["Field"] = only["Field"].where(only["Field"] == 0)
     (text,) = warnings_of(model, X, only)
-    assert "'Beach', 'Fall' have no observed 0" in text
-    assert "'Field' has no observed 1" in text
+    assert "labels 'Beach', 'Fall' have no observed 0" in text
+    assert "label 'Field' has no observed 1" in text
     assert "'Sunset'" not in text
     (text,) = warnings_of(model, X, only.to_numpy())
-    assert "0, 2 have no observed 0" in text
+    assert "labels 0, 2 have no observed 0" in text
 
 
 def test_labels_that_no_row_has_are_ordinary(data):
@@ -178,7 +178,7 @@ def test_labels_that_no_row_has_are_ordinary(data):
     rare = Y.assign(Fall=0)
     assert not warnings_of(CRBM, X, rare)  # such as a rare label in a fold
     (text,) = warnings_of(CRBM, X, Y.assign(Fall=1))
-    assert "'Fall' has no observed 0" in text
+    assert "label 'Fall' has no observed 0" in text
     assert not warnings_of(CRBM, X, Y["Beach"])  # classes
     assert not warnings_of(MODELS["images"], X, Y.assign(Fall=1))  # pixels that are always on
     part = MSSVMCRBM(n_hidden=2, max_iter=3, random_state=0)

@@ -119,7 +119,7 @@ def test_a_classifier_of_a_vector_is_given_a_matrix(data, outer):
 def test_missing_features(data):
     X, Y = data[0].copy(), data[1]
     X[0, 0] = np.nan
-    text = r"Input X contains NaN, and CRBMClassifier.*SimpleImputer.*HistGradient"
+    text = r"Input X contains NaN in column 0 \(row 0\), and CRBM.*SimpleImputer.*HistGradient"
     with pytest.raises(ValueError, match=text):
         CRBM.fit(X, Y)
     boosting = HistGradientBoostingClassifier(max_iter=2)

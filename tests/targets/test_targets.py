@@ -84,7 +84,7 @@ BAD_INDICATORS = {
     "numbers": ([[1, 2, 4], [3]], LISTED),
     "some_empty": ([[], ["sun"]], LISTED),
     "series_of_lists": (pd.Series([["sun"], ["sea"]]), LISTED),
-    "lists_of_one_length": ([[1, 4], [3, 2]], "other values: 1, 2, 3, 4 .*MultiLabelBinarizer"),
+    "lists_of_one_length": ([[1, 4], [3, 2]], "lists of distinct numbers.*MultiLabelBinarizer"),
     "column_with_nan": ([[1], [NAN]], "y contains NaN or infinity. A y with a single column is"),
     "column_frame": (pd.DataFrame({"a": [None, 1]}, dtype=object), "A y with a single column is"),
     "two": ([[0, 2], [1, 1]], "cross_val_predict"),
