@@ -130,11 +130,6 @@ class FactorGraph(Versioned):
         )
         return scopes, shapes
 
-    @property
-    def max_arity(self) -> int:
-        """Number of variables of the largest table, or 0 if there are no tables."""
-        return max(map(len, self.shapes), default=0)
-
     def tables(
         self, flat: np.ndarray, parts: MessageTables | None = None
     ) -> tuple[TableGroup, ...]:

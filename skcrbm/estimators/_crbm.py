@@ -23,7 +23,6 @@ from skcrbm.estimators._crbm_auto import (
     search_penalty,
 )
 from skcrbm.estimators._flip_rates import with_flip_rates, with_given_rates
-from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     BATCH_ROWS,
     Methods,
@@ -34,7 +33,7 @@ from skcrbm.estimators._rbm import (
     variance_of,
 )
 from skcrbm.estimators._stream_penalty import StreamPenalty
-from skcrbm.estimators._thresholds import refuse_thresholds, update_thresholds
+from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.learning.data import Design, crbm_first_rates, crbm_rate_factors
@@ -42,10 +41,7 @@ from skcrbm.learning.fit import (
     NO_PROGRESS,
     Plan,
     Progress,
-    begin_partial_fit,
     train,
-    train_one_epoch,
-    warn_of_convergence,
 )
 from skcrbm.learning.label_noise import NoisyLikelihood
 from skcrbm.learning.penalties import crbm_penalty
@@ -58,7 +54,6 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.targets.multioutput import UnitTargets
-from skcrbm.targets.weights import refuse_balanced_weights
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -69,12 +64,6 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.options import Integer, is_auto, option_name
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
-
-_UNCONVERGED = (
-    "gradients and probabilities may be off",
-    "inference='exact' if a layer is small",
-    "a solver with a smaller learning_rate",
-)
 
 
 class _Choices(NamedTuple):
@@ -438,7 +427,7 @@ class CRBMClassifier(RBMClassifier):
         plan = self._resumed_plan(rows, rng) if resume else self._first_plan(rows, rng)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         interrupted = train(self, plan, rng, callbacks).interrupted
-        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        self._warn_of_convergence()
         if isinstance(resolve_rule(self.learning, "conditional"), Likelihood):
             interrupted |= self._warn_of_strong_couplings(rows)
         if option_name(self.decode) == "threshold":
@@ -479,20 +468,7 @@ class CRBMClassifier(RBMClassifier):
         for a new label is its frequency in the rows, whatever x is. Labels without a column are
         missing. Automatic learning rates depend on the rows of the first call.
         """
-        resume, rng = begin_partial_fit(self)
-        if resume:
-            add_labels_to_targets(self, y, classes)
-        refuse_balanced_weights(self.class_weight)
-        refuse_thresholds(self.decode)
-        rows = training_rows(
-            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
-        )
-        rows = with_class_weight(self, rows)
-        if resume:
-            add_labels_to_model(self, rows, rng)
-        train_one_epoch(self, self._stream_plan(rows, rng), rng)
-        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
-        return self
+        return self._train_one_epoch(X, y, classes, sample_weight)
 
     # ------------------------------------------------------------------------ the plans
 

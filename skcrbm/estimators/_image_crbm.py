@@ -24,7 +24,7 @@ from skcrbm.estimators._rbm import (
 )
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import method_constraint, methods_for
-from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
+from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import Likelihood
 from skcrbm.learning.solvers import (
@@ -58,11 +58,6 @@ _PLAIN_ALPHA = 0.003
 _FULL_BATCH_ROWS = 50
 # Advice in the warning about the scales of the columns of X.
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
-_UNCONVERGED = (
-    "gradients and probabilities may be off",
-    "inference='exact' if a layer is small",
-    "a solver with a smaller learning_rate",
-)
 
 
 class ImageCRBM(RBMClassifier):
@@ -257,7 +252,7 @@ class ImageCRBM(RBMClassifier):
         plan = self._resumed_plan(rows, rng) if resume else self._first_plan(rows, rng)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         train(self, plan, rng, callbacks)
-        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        self._warn_of_convergence()
         self._warn_of_strong_couplings(rows)
         callbacks.end()
         return self
@@ -297,7 +292,7 @@ class ImageCRBM(RBMClassifier):
         weight = flat_weights(sample_weight)
         rows = training_rows(self, X, y, weight, reset=not resume, classes=classes, partial=True)
         train_one_epoch(self, self._stream_plan(rows, rng), rng)
-        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        self._warn_of_convergence()
         return self
 
     # ------------------------------------------------------------------------ the plans

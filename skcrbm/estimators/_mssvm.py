@@ -17,7 +17,6 @@ from skcrbm.estimators._crbm_auto import (
     search_convex_penalty,
     without_hidden_units,
 )
-from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
 from skcrbm.estimators._rbm import (
     Methods,
     RBMClassifier,
@@ -26,12 +25,12 @@ from skcrbm.estimators._rbm import (
     source_of,
     variance_of,
 )
-from skcrbm.estimators._thresholds import refuse_thresholds, update_thresholds
+from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import first_that_answers, method_constraint, methods_for
 from skcrbm.learning.data import max_margin_weights_scale
-from skcrbm.learning.fit import Plan, begin_partial_fit, train, train_one_epoch, warn_of_convergence
+from skcrbm.learning.fit import Plan, train
 from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_methods, state_query
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.solvers import (
@@ -45,7 +44,6 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets.weights import refuse_balanced_weights
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
@@ -69,11 +67,6 @@ _RELATIVE_ALPHA = 2e-3
 # If alpha="auto" and the solver is "asgd", the penalty is this number times the best penalty of
 # logistic regressions. Without this factor, models of images of digits overfit after a few epochs.
 _HIDDEN_FACTOR = 3.0
-_UNCONVERGED = (
-    "loss-augmented inference may have missed the outputs that violate the margin most",
-    "inference='exact' if a layer is small",
-    "inference='icm', which converges after few iterations",
-)
 
 
 class MSSVMCRBM(RBMClassifier):
@@ -245,6 +238,11 @@ class MSSVMCRBM(RBMClassifier):
 
     hidden_: str
 
+    _unconverged = (
+        "loss-augmented inference may have missed the outputs that violate the margin most",
+        "inference='exact' if a layer is small",
+        "inference='icm', which converges after few iterations",
+    )
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
@@ -334,7 +332,7 @@ class MSSVMCRBM(RBMClassifier):
         plan = self._resumed_plan(rows, rng) if resume else self._first_plan(rows, rng)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
         interrupted = train(self, plan, rng, callbacks).interrupted
-        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        self._warn_of_convergence()
         if option_name(self.decode) == "threshold":
             folds = rows.X, rows.visible, {"class_weight": None}
             update_thresholds(self, lambda: folds, rows.weight, rng, interrupted, rows.origin)
@@ -375,20 +373,7 @@ class MSSVMCRBM(RBMClassifier):
         The automatic learning rate depends on the number of rows of the first call. If each call
         gets few rows, set the learning rate, as in ``solver=Adam(learning_rate=0.001)``.
         """
-        resume, rng = begin_partial_fit(self)
-        if resume:
-            add_labels_to_targets(self, y, classes)
-        refuse_balanced_weights(self.class_weight)
-        refuse_thresholds(self.decode)
-        rows = training_rows(
-            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
-        )
-        rows = with_class_weight(self, rows)
-        if resume:
-            add_labels_to_model(self, rows, rng)
-        train_one_epoch(self, self._stream_plan(rows, rng), rng)
-        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
-        return self
+        return self._train_one_epoch(X, y, classes, sample_weight)
 
     # ------------------------------------------------------------------------ the plans
 

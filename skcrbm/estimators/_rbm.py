@@ -6,6 +6,7 @@ last methods of the class `RBMClassifier` and the functions below the class.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial as bind
 from numbers import Real
@@ -22,8 +23,17 @@ from skcrbm.decoding.rules import Marginal, resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
-from skcrbm.estimators._base import JointClassifier, Rows, linear_coef, linear_intercept
+from skcrbm.estimators._base import (
+    JointClassifier,
+    Rows,
+    linear_coef,
+    linear_intercept,
+    training_rows,
+    with_class_weight,
+)
 from skcrbm.estimators._crbm_auto import path_record
+from skcrbm.estimators._new_labels import add_labels_to_model, add_labels_to_targets
+from skcrbm.estimators._thresholds import refuse_thresholds
 from skcrbm.inference import Exact, InferenceMethod
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.base import resolve_method
@@ -33,10 +43,17 @@ from skcrbm.inference.rbm.mixture import drawn_log_proba, rows_with_few_products
 from skcrbm.inference.registry import answers_of
 from skcrbm.inference.running import run_inference
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
-from skcrbm.learning.fit import Plan, Progress
+from skcrbm.learning.fit import (
+    Plan,
+    Progress,
+    begin_partial_fit,
+    train_one_epoch,
+    warn_of_convergence,
+)
 from skcrbm.learning.loop import INTERRUPTED
 from skcrbm.learning.solvers import StochasticSolver, resolve_stopping
 from skcrbm.targets.label_sets import distinct_rows, label_sets_of
+from skcrbm.targets.weights import refuse_balanced_weights
 from skcrbm.utils.columns import Columns, in_faster_storage
 from skcrbm.utils.fitting import CallbackSupportMixin, only_when_fitted
 from skcrbm.utils.limits import (
@@ -83,6 +100,7 @@ class RBMClassifier(
     early_stopping: Any
     max_iter: int
     decode: Any
+    class_weight: Any
     n_jobs: int | None
     verbose: bool | int
 
@@ -107,6 +125,12 @@ class RBMClassifier(
         *("visible_coef_", "hidden_coef_", "weights_", "visible_intercept_", "hidden_intercept_"),
     )
     _structural: ClassVar[tuple[str, ...]] = ("n_hidden",)
+    # Consequence and remedies in the warning that inference did not converge.
+    _unconverged: ClassVar[tuple[str, ...]] = (
+        "gradients and probabilities may be off",
+        "inference='exact' if a layer is small",
+        "a solver with a smaller learning_rate",
+    )
     _state = (
         *("_targets", "_prediction_method", "_prediction_marginals", "_columns", "_stream"),
         *("_progress", "_rng", "_structure"),
@@ -303,6 +327,33 @@ class RBMClassifier(
             X = in_faster_storage(X)
             X = self._columns.for_rows(X).transform(X)
         return X, rows.visible, changes
+
+    def _train_one_epoch(self, X, y, classes, sample_weight):
+        """Train for one epoch; the arguments are those of `partial_fit`."""
+        resume, rng = begin_partial_fit(self)
+        if resume:
+            add_labels_to_targets(self, y, classes)
+        refuse_balanced_weights(self.class_weight)
+        refuse_thresholds(self.decode)
+        rows = training_rows(
+            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
+        )
+        rows = with_class_weight(self, rows)
+        if resume:
+            add_labels_to_model(self, rows, rng)
+        train_one_epoch(self, self._stream_plan(rows, rng), rng)
+        self._warn_of_convergence()
+        return self
+
+    @abstractmethod
+    def _stream_plan(self, rows: Rows, rng) -> Plan:
+        """Return the plan of an epoch of `partial_fit`, from the fitted model if there is one."""
+
+    def _warn_of_convergence(self) -> None:
+        """Warn if inference did not converge for many rows in the last iteration or epoch."""
+        warn_of_convergence(
+            self.convergence_curve_[-1], self._prediction_method, *self._unconverged
+        )
 
     def _resume(self) -> None:
         """Prepare a fit that continues the earlier fit."""

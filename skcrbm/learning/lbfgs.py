@@ -115,7 +115,7 @@ def _grid_of(decrease: float, n: int) -> float:
     The coordinates have a curvature of about 1. Rounding a coordinate to a grid of width w then
     raises the objective by w^2 / 24 on average. A fit that stops at a decrease of 0 has no grid.
     """
-    width = np.sqrt(24 * _OF_TOLERANCE * decrease / n)
+    width = np.sqrt(24 * _OF_TOLERANCE * decrease / max(n, 1))
     return float(2.0 ** np.floor(np.log2(width))) if 0 < width < np.inf else 0.0
 
 
@@ -211,6 +211,8 @@ class Minimizer:
 
     def iterate(self):
         """Do one iteration; return False if no step lowers the value, as at a minimum."""
+        if not len(self.x):  # a model without parameters, such as a model of a single class
+            return False
         direction = self._direction()
         slope = ddot(self.gradient, direction)
         # If the direction leads uphill because of rounding errors, follow the negative gradient.
@@ -314,6 +316,8 @@ class OrthantMinimizer(Minimizer):
 
     def iterate(self):
         """Do one iteration; return False if no step lowers the value, as at a minimum."""
+        if not len(self.x):  # a model without parameters, such as a model of a single class
+            return False
         x = self.x
         slope = self._pseudo_gradient()
         smooth, self.gradient = self.gradient, slope

@@ -32,8 +32,8 @@ class Graph(NamedTuple):
     nodes : array or sparse matrix (n_nodes, n_features), or list of dicts
         Features of each node.
     edges : array-like of int (n_edges, 2)
-        Indices of the two nodes of each edge. The order of the two nodes matters only for
-        ``GraphCRF(directed=True)``.
+        Indices of the two nodes of each edge. The order of the two nodes matters only to models of
+        directed edges.
     edge_features : array-like (n_edges, n_edge_features), default=None
         Features of each edge.
     node_types : array-like (n_nodes,), default=None

@@ -224,10 +224,6 @@ def pixel_classes(labels: Iterable[np.ndarray], name: str = "y", given: bool = F
             f"{name} holds {len(classes)} classes, and at most {_MOST_CLASSES} are possible; if "
             f"its values are grey values, make them binary, as in {name} > 127"
         )
-    if len(classes) < 2:
-        raise ValueError(
-            f"{name} holds the single class {classes[:1].tolist()[0]!r}; at least two are needed"
-        )
     # Integer labels in an array with NaN are floats. Convert them to integers again, unless they
     # are so large that float64 cannot hold them exactly.
     if classes.dtype.kind == "f" and abs(classes).max() < 2**53:

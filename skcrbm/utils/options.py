@@ -49,8 +49,8 @@ def is_built_in(location: str) -> bool:
 class Registry:
     """Names mapped to ``"module:attribute"`` locations that are imported on first use.
 
-    `kind` is the name of the hyperparameter for which users pass the names, such as "inference" for
-    ``CRBMClassifier(inference="mean_field")``. Error messages show it.
+    `kind` is the name of the hyperparameter that takes the names, such as "inference". Error
+    messages show it.
     """
 
     def __init__(self, kind: str, locations: dict[str, str]):
@@ -284,8 +284,3 @@ def is_auto(value: Any) -> bool:
 def option_name(value: Any) -> str:
     """Return the value of a hyperparameter if it is a name, or the name of a configured object."""
     return value if isinstance(value, str) else value.name
-
-
-def resolved(value: Any, automatic: Any) -> Any:
-    """Return `automatic` if `value` is a string such as "auto", else return `value`."""
-    return automatic if isinstance(value, str) else value

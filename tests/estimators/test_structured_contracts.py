@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from skcrbm import ChainCRF, Graph, GraphCRF, GridCRF, LabelGraphCRF
@@ -120,6 +121,23 @@ def test_shapes_of_answers(kind):
     assert model.n_features_in_ == (8 if kind == "labels" else 2)
     if kind != "grid":
         assert [np.shape(draw) for draw in model.sample(X, 3, random_state=0)] == [(3, 4)] * len(X)
+
+
+@ALL
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_a_single_class_is_predicted_for_all_items(kind, solver):
+    model, X, y = data(kind)
+    same = shaped(X, [np.full(labels.shape, "a", object) for labels in y])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.set_params(solver=solver).fit(X, same)
+    assert (flat(model.predict(X)) == "a").all()
+    assert (flat(model.predict_proba(X)) == 1).all()
+    assert model.score(X, same) == 1
+    np.testing.assert_allclose(model.score_samples(X, same), 0, atol=1e-12)
+    if solver == "adam":
+        streamed = clone(model).partial_fit(X, same)
+        assert (flat(streamed.predict(X)) == "a").all()
 
 
 @ALL

@@ -116,7 +116,7 @@ def log_beliefs(model: ImageModel, part: ImageBatch, known: np.ndarray | None = 
 def _normalised(trace, model, sheet):
     """Return the log-beliefs (K, T) of the classes after the last iteration."""
     log_odds = trace.log_odds[: model.structure.n_visible, sheet.place]
-    top = np.maximum(log_odds.max(axis=0), 0.0)
+    top = log_odds.max(axis=0, initial=0.0)  # the log-odds of class 0 are 0
     log_p = np.empty((len(log_odds) + 1, len(top)))
     log_p[0] = -top
     np.subtract(log_odds, top, out=log_p[1:])
