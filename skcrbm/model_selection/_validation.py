@@ -20,8 +20,8 @@ def _prepared(estimator, X, y, groups, cv, scoring):
     """Return y, the folds and the scoring for a function of scikit-learn.
 
     A number of folds becomes a splitter, because scikit-learn looks at y to choose a splitter, and
-    raises an error if y contains NaN. If labels are missing, names of scores become scorers of the
-    observed labels.
+    raises an error if y contains NaN. Names of scores of a 0/1 y become scorers of its observed
+    labels.
     """
     if y is None or not is_classifier(estimator):
         return y, cv, scoring
@@ -31,8 +31,8 @@ def _prepared(estimator, X, y, groups, cv, scoring):
         cv = target.splitter(cv, groups)
         if target.kind == "columns of classes":  # the splitter takes numbers only
             cv = _SplitsOf(cv, target.stratify)
-    if target.kind == "labels" and np.isnan(target.stratify).any():
-        scoring = _of_observed_labels(scoring)
+    if target.kind == "labels":
+        scoring = _of_labels(scoring, bool(np.isnan(target.stratify).any()))
     return target.y, cv, scoring
 
 
@@ -47,18 +47,24 @@ class _SplitsOf(GroupKFold):  # which requests `groups` if metadata are routed
         yield from self.splitter.split(X, self.y, groups)
 
 
-def _of_observed_labels(scoring):
-    """Return `scoring` with a masked scorer in place of each name of a score."""
-    if isinstance(scoring, str):
-        try:
-            return masked_scorer(scoring)
-        except ValueError as error:
-            raise ValueError(f"scoring cannot ignore the NaN of y: its {error}") from error
+def _of_labels(scoring, has_gaps):
+    """Return `scoring` with a scorer of the observed labels in place of each name of a score.
+
+    If no label is missing, other names are names of scikit-learn. It would read a 0/1 y as classes
+    for "neg_log_loss".
+    """
     if isinstance(scoring, dict):
-        return {name: _of_observed_labels(value) for name, value in scoring.items()}
+        return {name: _of_labels(value, has_gaps) for name, value in scoring.items()}
     if isinstance(scoring, (list, tuple, set)):
-        return {name: _of_observed_labels(name) for name in scoring}
-    return scoring
+        return {name: _of_labels(name, has_gaps) for name in scoring}
+    if not isinstance(scoring, str):
+        return scoring
+    try:
+        return masked_scorer(scoring)
+    except ValueError as error:
+        if has_gaps:
+            raise ValueError(f"scoring cannot ignore the NaN of y: its {error}") from error
+        return scoring
 
 
 def _call(function: Callable, estimator, X, y, groups, cv, scoring, options: dict) -> Any:
@@ -89,8 +95,8 @@ def cross_val_score(estimator, X, y=None, *, groups=None, cv=None, scoring=None,
         Folds. If `cv` is an int, or None for 5 folds, they are made as in
         :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
     scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. If y holds NaN, a name of a score means the
-        score of the observed labels, as in :func:`skcrbm.metrics.masked_scorer`.
+        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
+        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
     **options
         Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
 
@@ -144,8 +150,8 @@ def cross_validate(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
         Folds. If `cv` is an int, or None for 5 folds, they are made as in
         :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
     scoring : str, callable, list or dict, default=None
-        Score; None calls the `score` of the estimator. If y holds NaN, a name of a score means the
-        score of the observed labels, as in :func:`skcrbm.metrics.masked_scorer`.
+        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
+        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
     **options
         Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
 
@@ -200,8 +206,8 @@ def learning_curve(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
         Folds. If `cv` is an int, or None for 5 folds, they are made as in
         :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
     scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. If y holds NaN, a name of a score means the
-        score of the observed labels, as in :func:`skcrbm.metrics.masked_scorer`.
+        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
+        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
     **options
         Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
 
@@ -263,8 +269,8 @@ def validation_curve(
         Folds. If `cv` is an int, or None for 5 folds, they are made as in
         :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
     scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. If y holds NaN, a name of a score means the
-        score of the observed labels, as in :func:`skcrbm.metrics.masked_scorer`.
+        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
+        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
     **options
         Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
 
@@ -328,8 +334,8 @@ def permutation_test_score(estimator, X, y=None, *, groups=None, cv=None, scorin
         Folds. If `cv` is an int, or None for 5 folds, they are made as in
         :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
     scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. If y holds NaN, a name of a score means the
-        score of the observed labels, as in :func:`skcrbm.metrics.masked_scorer`.
+        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
+        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
     **options
         Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
 
@@ -409,9 +415,8 @@ class GridSearchCV(_SearchMixin, model_selection.GridSearchCV):
     param_grid : dict or list of dict
         Values of each parameter.
     scoring : str, callable, list, tuple or dict, default=None
-        Score of a candidate; None calls the `score` of the estimator. If y holds NaN, a name of a
-        score means the score of the observed labels, as in
-        :func:`skcrbm.metrics.masked_scorer`.
+        Score of a candidate; None calls the `score` of the estimator. For a 0/1 y, a name of a
+        score means the score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
     n_jobs : int, default=None
         Number of fits at the same time.
     refit : bool, str or callable, default=True
@@ -460,9 +465,8 @@ class RandomizedSearchCV(_SearchMixin, model_selection.RandomizedSearchCV):
     n_iter : int, default=10
         Number of combinations.
     scoring : str, callable, list, tuple or dict, default=None
-        Score of a candidate; None calls the `score` of the estimator. If y holds NaN, a name of a
-        score means the score of the observed labels, as in
-        :func:`skcrbm.metrics.masked_scorer`.
+        Score of a candidate; None calls the `score` of the estimator. For a 0/1 y, a name of a
+        score means the score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
     n_jobs : int, default=None
         Number of fits at the same time.
     refit : bool, str or callable, default=True

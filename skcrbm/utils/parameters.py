@@ -14,6 +14,7 @@ _ELSEWHERE = {
     "C": ("alpha", "alpha is the strength of the penalty, so a smaller C is a larger alpha"),
     "c1": ("l1_ratio", "crfsuite's c1 is alpha=c1 / n_sequences with l1_ratio=1"),
     "c2": ("alpha", "crfsuite's c2 is alpha=2 * c2 / n_sequences"),
+    "alpha": ("C", "C is the weight of the errors, so a larger alpha is a smaller C"),
     "lambda_": ("alpha", "alpha is the strength of the penalty"),
     "reg": ("alpha", "alpha is the strength of the penalty"),
     "reg_lambda": ("alpha", "alpha is the strength of the penalty"),

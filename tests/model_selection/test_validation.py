@@ -99,6 +99,19 @@ def test_complete_and_1d_targets_are_scored_as_in_scikit_learn(data, name):
     )
 
 
+def test_names_of_scores_mean_the_same_if_no_label_is_missing(data):
+    """scikit-learn would read the rows of y as classes for "neg_log_loss"."""
+    X, Y = data
+    full = np.nan_to_num(Y)
+    score = our_selection.cross_val_score
+    for name in ("neg_log_loss", "neg_hamming_loss", "roc_auc"):
+        expected = score(crbm(), X, full, cv=2, scoring=masked_scorer(name))
+        np.testing.assert_array_equal(score(crbm(), X, full, cv=2, scoring=name), expected)
+    # A name that only scikit-learn has.
+    balanced = score(crbm(), X, full, cv=2, scoring="roc_auc_ovr")
+    assert balanced.shape == (2,)
+
+
 @pytest.mark.parametrize("name", ["cross_val_score", "GridSearchCV"])
 def test_groups_stay_together(data, name):
     X, Y = data
