@@ -51,6 +51,8 @@ DECODERS = Registry(
     },
 )
 
+# Rules that also choose among several classes of an output, not only which 0/1 labels are on.
+_RULES_OF_CLASSES = frozenset(("marginal", "marginal_map", "map"))
 _ZERO_DIVISION = [OneOf(Real, {0.0, 1.0}), StrOptions({"auto"})]
 
 
@@ -399,8 +401,22 @@ def resolve_decoder(
     names = DECODERS.names() if possible is None else list(possible)
     rule = resolve_options(decode, DECODERS, DecodingRule, argument, names)
     if rule.name not in names:
-        raise ValueError(f"{argument} must be one of {', '.join(map(repr, names))}; got {rule!r}")
+        raise ValueError(
+            f"{argument} must be one of {', '.join(map(repr, names))}; got {rule!r}"
+            f"{_why_no_others(names)}"
+        )
     return rule
+
+
+def _why_no_others(names):
+    """Return the reason in brackets why outputs with classes have no rules except `names`.
+
+    The result is empty if some of the `names` are rules for 0/1 labels.
+    """
+    if not _RULES_OF_CLASSES.issuperset(names):
+        return ""
+    hidden = "" if "marginal_map" in names else ", or sum over hidden units"
+    return f" (the other rules of skcrbm.decoding choose sets of 0/1 labels, not classes{hidden})"
 
 
 class _RuleObject(HasMethods):
@@ -421,14 +437,15 @@ class _RuleObject(HasMethods):
         example = "ExpectedMetric('jaccard')"
         if "expected_jaccard" not in self.names:
             example = f"{type(DECODERS.get(self.names[0])()).__name__}()"
-        return f"one of these rules as an object, such as {example}"
+        return f"one of these rules as an object, such as {example}{_why_no_others(self.names)}"
 
 
 def decoder_constraint(names: Iterable[str], *, auto: bool = False) -> list:
     """Return the constraint of a hyperparameter that takes a decoding rule.
 
     The hyperparameter may be one of the `names`, a rule object whose name is in `names`, or, if
-    `auto` is True, "auto".
+    `auto` is True, "auto". If all `names` are rules for outputs with classes, the error says why
+    other rules are not possible.
     """
     names = list(names)
     return [KnownName(names, auto=auto), _RuleObject(names)]

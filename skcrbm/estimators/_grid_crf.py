@@ -9,10 +9,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.decoding.rules import DecodingRule
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.image_model import ImageModel, ImageParams, ImageStructure, pair_steps
 from skcrbm.energies.pairwise_classes import pairwise_classes
 from skcrbm.estimators._structured import SHARED_CONSTRAINTS, StructuredCRF
+from skcrbm.inference.running import run_inference
 from skcrbm.learning.solvers import Adam, LossPlateau, Solver, solver_constraint
 from skcrbm.learning.structured.image import (
     ImageBatch,
@@ -31,7 +33,8 @@ from skcrbm.targets.pixels import (
     without_weightless,
 )
 from skcrbm.targets.sequences import IMAGE
-from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.options import Integer, is_auto, option_name
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.ragged import sums_of_rows
 from skcrbm.utils.sklearn_private import Interval
 
@@ -94,6 +97,13 @@ class GridCRF(StructuredCRF):
     early_stopping : bool or object, default=False
         Stopping rule of stochastic solvers. True holds out images and keeps the epoch with the best
         validation score, see `EarlyStopping`. False stops when the training loss no longer falls.
+    decode : {"marginal", "map"} or object, default="marginal"
+        "marginal" predicts the most probable class of each pixel by mean field, which maximises the
+        expected number of correct labels. "map" predicts the most probable labels of the whole
+        image, approximately by max-product with local search. It needs ``n_hidden=0``, and takes
+        much longer. Training fits the probabilities of mean field; therefore, the most probable
+        labels may be worse, and may be a single class in all pixels if `window` is small.
+        The rules `Marginal` and `MAP` of `skcrbm.decoding` mean the same.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
@@ -164,7 +174,6 @@ class GridCRF(StructuredCRF):
 
     _model: ImageModel
     _rows: ImageRows
-    _prediction_parameters = ("n_jobs",)
     _words = IMAGE
     _structural = ("window", "pair_window", "n_hidden")
     _lacks: ClassVar = {"predict_topk": _SINGLE_PIXELS, "sample": _SINGLE_PIXELS}
@@ -190,6 +199,7 @@ class GridCRF(StructuredCRF):
         solver: str | Solver = "lbfgs",
         max_iter: int = 100,
         early_stopping: bool | LossPlateau = False,
+        decode: str | DecodingRule = "marginal",
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -203,6 +213,7 @@ class GridCRF(StructuredCRF):
         self.solver = solver
         self.max_iter = max_iter
         self.early_stopping = early_stopping
+        self.decode = decode
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -284,6 +295,7 @@ class GridCRF(StructuredCRF):
         return ImageModel(image_params(structure, rng), structure, self.n_inference_iter)
 
     def _objective(self, model, batch):
+        self._check_decode()
         objective = ImageLikelihood(ImageParams(True, True, True, True), self.n_jobs)
         return model._replace(n_iter=self.n_inference_iter), objective
 
@@ -329,7 +341,29 @@ class GridCRF(StructuredCRF):
         return np.exp(self._log_marginals(batch))
 
     def _decoded(self, batch):
+        if option_name(self.decode) != "marginal":
+            return super()._decoded(batch)
         return self._log_marginals(batch).argmax(axis=1)
+
+    def _check_decode(self):
+        if self.n_hidden and option_name(self.decode) == "map":
+            raise ValueError(
+                "decode='map' needs a model without hidden variables, n_hidden=0; use "
+                "decode='marginal'"
+            )
+
+    def _best_path(self, batch):
+        self._check_decode()
+
+        def answer(image):
+            known = image.path != MISSING
+            clamp = np.where(known, image.path, np.nan)[None] if known.any() else None
+            found = run_inference(self._energy(image), "max_product", returns="map", clamp=clamp)
+            assert found.assignment is not None
+            return found.assignment[0].astype(np.int64)
+
+        with one_blas_thread():
+            return np.concatenate(list(ordered_map(answer, list(batch.single()), self.n_jobs)))
 
     def _log_likelihoods(self, batch):
         log_p = self._log_marginals(batch.free())
@@ -364,7 +398,10 @@ class GridCRF(StructuredCRF):
         check_is_fitted(self, "classes_")
         if self._model.structure.n_hidden:
             raise ValueError("factor_graph needs a model without hidden variables, n_hidden=0")
-        batch = self._single(image)
+        return self._energy(self._single(image))
+
+    def _energy(self, batch):
+        """Return p(y | x) of a batch of a single image as a factor graph."""
         height, width = batch.arrays.shapes[0]
         number = np.arange(height * width).reshape(height, width)
         tables = self._model.pair_tables()

@@ -67,6 +67,8 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
     "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
     "max_iter": [Integer(1)],
     "early_stopping": stopping_constraint(auto=False),
+    # "map" suits the share of rows without a wrong label, "marginal" the share of right labels.
+    "decode": decoder_constraint(("map", "marginal")),
     "warm_start": ["boolean"],
     "n_jobs": [Integer(), None],
     "random_state": ["random_state"],
@@ -78,8 +80,6 @@ LINEAR_CONSTRAINTS: dict[str, Any] = {
     "l1_ratio": [Interval(Real, 0, 1, closed="both")],
     "solver": solver_constraint(_SOLVERS, auto=True),
     "features": [StrOptions({"observed", "all"})],
-    # "map" suits the share of rows without a wrong label, "marginal" the share of right labels.
-    "decode": decoder_constraint(("map", "marginal")),
 }
 _NO_MARGINALS = (
     "decode='marginal' needs probabilities, which learning='max_margin' does not learn; set "
@@ -145,10 +145,10 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     n_jobs: int | None
     random_state: Any
     verbose: bool | int
+    decode: str | DecodingRule
     # Values of the hyperparameters that some subclasses do not have.
     learning: Any = "mle"
     l1_ratio: float = 0.0
-    decode: str | DecodingRule = "marginal"
 
     _model: Any
     _rows: Any  # converter of X into arrays
@@ -793,12 +793,11 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     def _marginals(self, batch) -> np.ndarray:
         """Return the probabilities (T, K) of the classes of all items, given the known labels."""
 
-    # A subclass whose `decode` is always "marginal" needs no `_best_path`. A subclass that names a
-    # method in `_lacks` does not need the hook of this method.
-
+    @abstractmethod
     def _best_path(self, batch) -> np.ndarray:
         """Return the most probable classes (T,) of all rows, given the known labels."""
-        raise NotImplementedError
+
+    # A subclass that names a method in `_lacks` does not need the hook of this method.
 
     def _best_paths(self, batch, k) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the k best label vectors (k, n) of each row, and their log-probabilities (k,)."""

@@ -12,6 +12,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from skcrbm import ChainCRF, Graph, GraphCRF, GridCRF, LabelGraphCRF
 from skcrbm.decoding import MAP, ExpectedMetric, LabelSet, Marginal, Threshold
+from skcrbm.inference import infer
 from skcrbm.learning.structured.chain import SequenceBatch
 from skcrbm.learning.structured.outputs import OutputBatch
 from skcrbm.learning.structured.rows import RaggedBatch, StructureSource
@@ -133,6 +134,7 @@ def test_a_single_class_is_predicted_for_all_items(kind, solver):
         model.set_params(solver=solver).fit(X, same)
     assert (flat(model.predict(X)) == "a").all()
     assert (flat(model.predict_proba(X)) == 1).all()
+    assert (flat(model.set_params(decode="map").predict(X)) == "a").all()
     assert model.score(X, same) == 1
     np.testing.assert_allclose(model.score_samples(X, same), 0, atol=1e-12)
     if solver == "adam":
@@ -392,7 +394,7 @@ def test_log_probabilities_and_known_labels(kind):
     assert model.score(X, y, weight, known) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["chain", "graph"])
+@KINDS
 def test_decoding_rules(kind):
     model, X, y = data(kind)
     model.fit(X, y)
@@ -403,10 +405,40 @@ def test_decoding_rules(kind):
         with pytest.raises(ValueError, match=r"'decode' .* one of 'map', 'marginal'") as error:
             model.set_params(decode=rule).predict(X)
         assert "such as MAP()" in str(error.value)
+        assert "choose sets of 0/1 labels, not classes, or sum over hidden" in str(error.value)
         with pytest.raises(ValueError, match=r"'decode' .* one of 'map', 'marginal'"):
             model.fit(X, y)
-    with pytest.raises(ValueError, match="decode='marginal' needs probabilities"):
-        type(model)(decode=Marginal(), learning="max_margin").fit(X, y)
+    if kind != "grid":
+        with pytest.raises(ValueError, match="decode='marginal' needs probabilities"):
+            type(model)(decode=Marginal(), learning="max_margin").fit(X, y)
+
+
+def test_most_probable_labels_of_images():
+    model, X, y = data("grid")
+    model.fit(X, y).set_params(decode="map")
+    known = [np.where([[True, False], [False, False]], labels, None) for labels in y]
+    for given in (None, known):
+        for labels, image, part in zip(model.predict(X, given), X, given or [None] * len(X)):
+            known_codes = np.full((1, 4), np.nan)
+            if part is not None:
+                known_codes[0, 0] = part[0, 0] == "b"
+            best = infer(model.factor_graph(image), "exact", returns="map", clamp=known_codes)
+            np.testing.assert_array_equal(labels.ravel() == "b", best.assignment[0] == 1)
+    threads = clone(model).set_params(n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(flat(threads.predict(X)), flat(model.predict(X)))
+    hidden = clone(model).set_params(n_hidden=1, decode="marginal").fit(X, y)
+    hidden.set_params(decode=MAP())
+    with pytest.raises(ValueError, match="decode='map' needs a model without hidden variables"):
+        hidden.predict(X)
+    with pytest.raises(ValueError, match="decode='map' needs a model without hidden variables"):
+        hidden.fit(X, y)
+
+
+def test_decoding_rules_of_labels_with_classes():
+    model, X, y = data("labels")
+    for rule in ("expected_f1", Threshold()):
+        with pytest.raises(ValueError, match="choose sets of 0/1 labels, not classes"):
+            clone(model).set_params(decode=rule).fit(X, y)
 
 
 def test_mean_field_has_no_answers_about_all_pixels_together():
