@@ -13,6 +13,7 @@ from scipy.special import expit
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy, IsingEnergy
 from skcrbm.exceptions import InaccurateInferenceWarning
 from skcrbm.inference._solver_fields import check_fields
+from skcrbm.inference.automatic import AUTO, choose_method
 from skcrbm.inference.base import (
     ContradictionError,
     InferenceMethod,
@@ -27,6 +28,7 @@ from skcrbm.inference.best_states import finish_search
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.contradictions import Guard, counted, log_partition_range
 from skcrbm.inference.registry import METHODS, solver_location
+from skcrbm.inference.status import NOT_CONVERGED, status_of, warn_of_convergence
 from skcrbm.inference.uncoupled_pairs import complete_pairs
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
 from skcrbm.utils.options import is_built_in
@@ -52,7 +54,7 @@ _MOST_VARIABLES, _LARGE_ERROR = 2000, 0.035
 
 def infer(
     energy: BaseEnergy,
-    method: str | InferenceMethod = "sum_product",
+    method: str | InferenceMethod = "auto",
     *,
     clamp: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
@@ -73,13 +75,14 @@ def infer(
     ----------
     energy : RBMEnergy, IsingEnergy, FactorGraphEnergy or another energy
         Batch of N models that share their couplings.
-    method : str or InferenceMethod, default="sum_product"
-        "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
+    method : str or InferenceMethod, default="auto"
+        "auto", "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
         "simulated_annealing", "map_search", "branch_and_bound", "milp", "mplp",
         "linear_program", "dual_decomposition", "bp_chain", "perturb_and_map", "ais", or a
         configured object such as ``SumProduct(damping=0.5)``. A name stands for the object with
-        its default options.
+        its default options. "auto" chooses "exact" if it takes at most about 20 s and 2 GB of
+        tables, and otherwise a method that is good at the requested answers, see Notes.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are
         conditional on the clamped values, as for ``energy.condition(clamp)``. In an Ising model 0
@@ -140,8 +143,8 @@ def infer(
     Returns
     -------
     InferenceResult
-        Result with the requested answers, ``n_iter`` and ``converged``, and ``stopped_by`` if a
-        best state was requested; all other fields are None.
+        Result with the requested answers, ``n_iter``, ``converged``, ``method`` and ``status``, and
+        ``stopped_by`` if a best state was requested; all other fields are None.
 
     Raises
     ------
@@ -162,11 +165,33 @@ def infer(
         result. A warning is also given if the states that a search or a sampler returns have weight
         0, or if "sum_product" or "tree_reweighted" returns a log Z that the factor graph cannot
         have, which hard constraints on loops may cause.
+    ConvergenceWarning
+        If some models have not converged, and no other warning says so. A search that ends at its
+        limit of time or nodes gives no warning.
     InaccurateInferenceWarning
         If the messages have converged, but the estimated error of a marginal is at least 0.035.
 
     Notes
     -----
+    "auto" chooses the first method that can answer:
+
+    - marginals, statistics, log_partition: "exact", "sum_product", "gibbs". Models whose messages
+      do not converge are solved again with damping. If they do not converge then either, "gibbs"
+      answers, unless the model has weights of 0 or log_partition is requested.
+    - log_partition alone: "exact", "ais", "bp_chain", "sum_product". The second and third are left
+      out if they would take more than about 20 s.
+    - map, map_bound: "exact", "map_search", "max_product" with 10 restarts, "linear_program",
+      "simulated_annealing".
+    - marginal_map, map_bound: "exact", "mixed_product" with 10 restarts, "dual_decomposition".
+    - best_states: "exact".
+    - samples: "exact", "gibbs", "bp_chain".
+
+    The estimates of time and memory depend on the sizes of the models and the clamped variables
+    alone, so that the choice is the same on each machine. An option or argument in the call, such
+    as ``max_iter=50`` or ``return_trace=True``, excludes the methods that do not have it, and
+    messages that do not converge are then not sent again. `random_state` is passed on to the method
+    if it draws random numbers. ``result.method`` names the method.
+
     Fields, couplings and log-potentials may be as large as 1e30 in magnitude. To estimate the
     rounding error of log-odds and log Z, add up the magnitudes of the couplings of each variable,
     and multiply the largest of these sums by the precision of the dtype. "exact", the searches and
@@ -197,10 +222,56 @@ def infer(
     >>> bool(np.allclose(exact.marginals, loopy.marginals))  # a tree
     True
     """
+    return run_query(
+        energy,
+        method,
+        _tells=True,
+        clamp=clamp,
+        sample_weight=sample_weight,
+        returns=returns,
+        pairwise=pairwise,
+        init=init,
+        n_samples=n_samples,
+        n_best=n_best,
+        return_trace=return_trace,
+        return_state=return_state,
+        n_jobs=n_jobs,
+        estimate_error=estimate_error,
+        **options,
+    )
+
+
+def run_query(
+    energy: Any,
+    method: Any,
+    *,
+    _tells: bool = False,
+    clamp: Any = None,
+    sample_weight: Any = None,
+    returns: Any = None,
+    pairwise: Any = "sum",
+    init: Any = None,
+    n_samples: Any = None,
+    n_best: Any = None,
+    return_trace: Any = False,
+    return_state: Any = False,
+    n_jobs: Any = None,
+    estimate_error: Any = False,
+    **options: Any,
+) -> InferenceResult:
+    """Do what `infer` does; if `_tells` is False, without a warning about convergence."""
     check_energy(energy)
     largest = _largest_field(energy)
-    method = resolve_method(method, "method", lambda: available_methods(energy, returns or ()))
-    method = method.with_options(**options)
+    automatic = isinstance(method, str) and method == AUTO
+    if automatic:
+        if clamp is not None:
+            energy, clamp = energy.condition(clamp), None
+        given = {"init": init, "n_samples": n_samples}
+        given |= {"return_trace": return_trace, "return_state": return_state}
+        method = _automatic_method(energy, returns, given, options)
+    else:
+        method = resolve_method(method, "method", lambda: _names(energy, returns))
+        method = method.with_options(**options)
     answers = method.supports(energy)
     asked = check_returns(
         method.default_returns if returns is None else returns, answers or energy.queries
@@ -226,7 +297,9 @@ def infer(
             raise ValueError(f"{name} must be True or False, got {value!r}")
         if value:
             _check_accepted(method, name, energy, asked)
-    _check_estimate_error(estimate_error, method, energy, asked)
+    certain = automatic and method.name == "exact"
+    if not certain:
+        _check_estimate_error(estimate_error, method, energy, asked)
     query = Query(
         returns=asked,
         per_example=pairwise == "per_example",
@@ -241,21 +314,52 @@ def infer(
     if clamp is not None:
         energy = energy.condition(clamp)
     try:
-        fields = answered(method, energy, query, largest)
+        fields = answered(method, energy, query, largest, tells=_tells)
     except ContradictionError as error:
         raise ContradictionError(error.model, energy.evidence is not None) from None
-    if estimate_error is not False and largest < LARGE_FIELD:
+    if certain and estimate_error is True and "marginals" in asked:
+        fields["estimated_error"] = np.zeros(energy.n_models)
+    elif not certain and estimate_error is not False and largest < LARGE_FIELD:
         _add_errors(method, energy, query, fields, estimate_error)
-    return InferenceResult(**fields)
+    fields.setdefault("method", method.display_name)
+    return InferenceResult(**fields, status=status_of(fields, asked))
+
+
+def _names(energy, returns):
+    """List the names that are valid for `method`."""
+    return [AUTO, *available_methods(energy, returns or ())]
+
+
+def _automatic_method(energy, returns, given, options):
+    """Return the method that "auto" chooses for the arguments of `infer`.
+
+    `given` holds the arguments that not all methods take, with their values.
+    """
+    asked = check_returns(("marginals",) if returns is None else returns, energy.queries)
+    # "samples" are drawn in any number. For other answers n_samples needs a method that takes it.
+    if asked & {"samples"} or "log_partition" not in asked:
+        given = {**given, "n_samples": None}
+    needs = frozenset(
+        name
+        for name, value in given.items()
+        if value is not None and not (isinstance(value, (bool, np.bool_)) and not value)
+    )
+    return choose_method(energy, asked, needs, options)
 
 
 def answered(
-    method: InferenceMethod, energy: BaseEnergy, query: Query, largest: float, warn: bool = True
+    method: InferenceMethod,
+    energy: BaseEnergy,
+    query: Query,
+    largest: float,
+    warn: bool = True,
+    tells: bool = False,
 ) -> dict[str, Any]:
     """Return the fields of the result of a checked query.
 
     `largest` is the largest magnitude of a field. If `warn` is False, models without states of
-    positive weight are neither found nor reported.
+    positive weight are neither found nor reported. If `tells` is True, a warning names models that
+    have not converged, unless another warning about the answers is given.
     """
     limit = largest
     if "best_states" in query.returns:
@@ -263,7 +367,7 @@ def answered(
         # all other answers.
         limit, rest = 0.0, query.returns - {"best_states"}
         if rest and largest >= LARGE_FIELD:
-            fields = answered(method, energy, replace(query, returns=rest), largest, warn)
+            fields = answered(method, energy, replace(query, returns=rest), largest, warn, tells)
             alone = replace(query, returns=frozenset({"best_states"}))
             found = answered(method, energy, alone, largest, warn=False)
             return {**fields, **{name: found[name] for name in ("best_states", "best_scores")}}
@@ -277,9 +381,12 @@ def answered(
         finish_search(fields, method, energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
+    told = False
     if guard is not None:
-        guard.finish(fields, query.returns)
-        _warn_of_impossible_log_partition(method, energy, query, fields)
+        told = guard.finish(fields, query.returns)
+        told |= _warn_of_impossible_log_partition(method, energy, query, fields)
+    if tells and not told and status_of(fields, query.returns, method.name) == NOT_CONVERGED:
+        warn_of_convergence(method, fields)
     return fields
 
 
@@ -453,6 +560,8 @@ def _complete(fields, energy, query):
 def _warn_of_impossible_log_partition(method, energy, query, fields):
     """Warn if message passing on a factor graph returns a log Z that the model cannot have.
 
+    Return True if a warning was given.
+
     This can happen if hard constraints (weights of 0) form loops: in a parallel schedule the
     messages may grow with each iteration, or converge to beliefs that no distribution has.
     """
@@ -461,10 +570,10 @@ def _warn_of_impossible_log_partition(method, energy, query, fields):
         or method.name not in ("sum_product", "tree_reweighted")
         or not isinstance(energy, FactorGraphEnergy)
     ):
-        return
+        return False
     found = fields["log_partition"]
     if not (found > -np.inf).any():
-        return
+        return False
     low, high = log_partition_range(energy)
     margin = _RANGE_SLACK * (1.0 + np.maximum(np.abs(low), np.abs(high)))
     # The value -inf is correct for a model in which all states have weight 0.
@@ -477,6 +586,7 @@ def _warn_of_impossible_log_partition(method, energy, query, fields):
             "any state has a positive weight. The marginals may be wrong, too. Try damping=0.5 "
             "with a larger max_iter, or use 'exact' or 'ais'"
         )
+    return bool(wrong.any())
 
 
 def _check_estimate_error(value, method, energy, asked):
@@ -498,7 +608,8 @@ def _check_estimate_error(value, method, energy, asked):
 def _add_errors(method, energy, query, fields, estimate_error):
     """Add the estimated errors of marginals to `fields`, and warn if they are large."""
     if isinstance(estimate_error, str):
-        possible = method.name in _WITH_ERRORS and isinstance(energy, _WITH_GRAPHS)
+        by_messages = fields.get("method", method.name) in _WITH_ERRORS
+        possible = by_messages and isinstance(energy, _WITH_GRAPHS)
         small = energy.n_models == 1 and energy.n_variables <= _MOST_VARIABLES
         if not (possible and small and "marginals" in query.returns):
             return

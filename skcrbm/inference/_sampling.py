@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.energies import BaseEnergy
+from skcrbm.inference.automatic import AUTO, choose_method
 from skcrbm.inference.base import InferenceMethod, InferenceResult, check_energy, resolve_method
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.registry import METHODS
@@ -17,7 +18,7 @@ from skcrbm.utils.validation import check_count
 
 def sample(
     energy: BaseEnergy,
-    method: str | InferenceMethod = "gibbs",
+    method: str | InferenceMethod = "auto",
     *,
     n_samples: int = 1,
     burn_in: int | None = None,
@@ -38,9 +39,11 @@ def sample(
     ----------
     energy : RBMEnergy, IsingEnergy or another energy
         Batch of N models that share their couplings.
-    method : str or InferenceMethod, default="gibbs"
+    method : str or InferenceMethod, default="auto"
         Sampler: a name, or a configured object such as ``Gibbs(burn_in=500)``.
 
+        - "auto": "exact" if it takes at most about 20 s and 2 GB of tables. Otherwise, or if the
+          call has an argument that only chains take, "gibbs" ("bp_chain" with `return_log_prob`).
         - "gibbs": chains that draw one block of variables after the other, given all others.
           Works on any energy and is exact in the long run, but chains rarely move between modes
           that are far apart.
@@ -105,11 +108,14 @@ def sample(
     (1, 500, 3)
     """
     check_energy(energy)
+    automatic = isinstance(method, str) and method == AUTO
     if not isinstance(return_log_prob, (bool, np.bool_)):
         raise ValueError(f"return_log_prob must be True or False, got {return_log_prob!r}")
     returns = {"samples", "sample_log_prob"} if return_log_prob else {"samples"}
-    method = resolve_method(method, "method", lambda: available_methods(energy, returns))
-    check_answers(method, energy, returns)
+    if not automatic:
+        names = [AUTO, *available_methods(energy, returns)]
+        method = resolve_method(method, "method", lambda: names)
+        check_answers(method, energy, returns)
     options = {
         "burn_in": None if burn_in is None else check_count("burn_in", burn_in, 0),
         "thin": None if thin is None else check_count("thin", thin),
@@ -146,10 +152,10 @@ class LogPartitionEstimate(NamedTuple):
         Z, a mean of importance weights; for "perturb_and_max_product" and "perturb_and_map" it is
         the mean of perturbed maxima.
     standard_error : ndarray (N,)
-        Standard error of log_partition; infinite if all weights are 0. For methods with importance
-        weights, the standard error by the delta method is multiplied by ``sqrt(1 + g**2)``, where g
-        is the logarithm of the ratio of the largest weight to the mean weight. The factor makes the
-        standard error larger if a few large weights dominate the mean.
+        Standard error of log_partition; 0 for "exact", infinite if all weights are 0. For methods
+        with importance weights, the standard error by the delta method is multiplied by
+        ``sqrt(1 + g**2)``, where g is the logarithm of the ratio of the largest weight to the mean
+        weight. The factor makes the standard error larger if a few large weights dominate the mean.
     effective_sample_size : ndarray (N,) or None
         Effective sample size of the importance weights, between 1 and the number S of chains or
         samples. If the size is below ``min(20, S / 5)``, a few large weights dominate the mean, the
@@ -167,12 +173,12 @@ def estimate_log_partition(
     n_betas: int | None = None,
     random_state: int | np.random.RandomState | None = None,
     *,
-    method: str | InferenceMethod = "ais",
+    method: str | InferenceMethod = "auto",
     n_samples: int | None = None,
     clamp: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> LogPartitionEstimate:
-    """Estimate log Z of each of N models from samples.
+    """Estimate log Z of each of N models from samples, or compute it if the models are small.
 
     A shortcut to ``infer(energy, method, returns="log_partition")``.
 
@@ -185,10 +191,13 @@ def estimate_log_partition(
         are 100 and 1000 by default.
     random_state : int, RandomState or None, default=None
         Seed of the estimate.
-    method : {"ais", "bp_chain", "perturb_and_max_product", "perturb_and_map"} or \
-            InferenceMethod, default="ais"
+    method : {"auto", "ais", "bp_chain", "perturb_and_max_product", "perturb_and_map"} or \
+            InferenceMethod, default="auto"
         Estimator: a name, or a configured object such as ``BPChain(warm_iter=10)``.
 
+        - "auto": "exact", with a standard error of 0, if it takes at most about 20 s and 2 GB of
+          tables. Otherwise, or if the call has an option of "ais" or `n_samples`, the first of
+          "ais" and "bp_chain" that can answer.
         - "ais": annealed importance sampling.
         - "bp_chain": mean of the importance weights of chained belief propagation.
         - "perturb_and_max_product": mean of perturbed maxima. If every maximum is exact, as on
@@ -225,12 +234,26 @@ def estimate_log_partition(
     """
     check_energy(energy)
 
+    options = {
+        "n_chains": None if n_chains is None else check_count("n_chains", n_chains, 2),
+        "n_betas": None if n_betas is None else check_count("n_betas", n_betas),
+        "random_state": random_state,
+    }
+
     def estimators():
         names = available_methods(energy, "log_partition")
         return [name for name in names if METHODS.get(name)().is_random]
 
-    method = resolve_method(method, "method", estimators)
-    if not (method.is_random and "log_partition" in method.answers):
+    automatic = isinstance(method, str) and method == AUTO
+    if automatic:
+        if clamp is not None:
+            energy, clamp = energy.condition(clamp), None
+        needs = frozenset() if n_samples is None else frozenset({"n_samples"})
+        returns = frozenset({"log_partition"})
+        method = choose_method(energy, returns, needs, _given(options), random=True)
+    else:
+        method = resolve_method(method, "method", lambda: [AUTO, *estimators()])
+    if not automatic and not (method.is_random and "log_partition" in method.answers):
         names, kind = estimators(), type(energy).__name__
         raise ValueError(
             f"method must be one of {quoted(names)}, which estimate log Z of {kind} by random "
@@ -238,13 +261,9 @@ def estimate_log_partition(
             if names
             else f"no method estimates log Z of {kind} by random numbers. Use infer instead"
         )
-    check_answers(method, energy, {"log_partition"})
-    options = {
-        "n_chains": None if n_chains is None else check_count("n_chains", n_chains, 2),
-        "n_betas": None if n_betas is None else check_count("n_betas", n_betas),
-        "random_state": random_state,
-    }
-    method = method.with_options(**_given(options))
+    if not automatic:
+        check_answers(method, energy, {"log_partition"})
+        method = method.with_options(**_given(options))
     if n_samples is not None and "log_partition" not in method.estimated_from_samples:
         raise ValueError(
             f"{method.name!r} has no option 'n_samples'; its options are: "
@@ -253,9 +272,10 @@ def estimate_log_partition(
     result: Any = run_inference(
         energy, method, returns="log_partition", n_samples=n_samples, clamp=clamp, n_jobs=n_jobs
     )
-    return LogPartitionEstimate(
-        result.log_partition, result.standard_error, result.effective_sample_size
-    )
+    error = result.standard_error
+    if method.name == "exact":
+        error = np.zeros(energy.n_models)
+    return LogPartitionEstimate(result.log_partition, error, result.effective_sample_size)
 
 
 def _given(options):

@@ -12,7 +12,9 @@ from skcrbm.inference.base import InferenceMethod, InferenceResult, Query
 
 # Names of the fields that a solver may return. "marginals" is excluded, because `infer` computes
 # the marginals from the field "log_odds".
-_NAMES = sorted({field.name for field in fields_of(InferenceResult)} - {"marginals"})
+_NAMES = sorted(
+    {field.name for field in fields_of(InferenceResult)} - {"marginals", "method", "status"}
+)
 # Maps the name of an answer to the name of the field that contains the answer, if the names differ.
 _FIELDS = {"marginals": "log_odds", "map": "assignment", "marginal_map": "assignment"}
 

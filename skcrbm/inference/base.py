@@ -147,6 +147,16 @@ class InferenceResult(Versioned):
     state : object
         Internal state of an iterative method, such as its messages or chains. If the result is
         passed as `init`, a later call continues from this state.
+    method : str
+        Name of the method that answered, such as the method that "auto" has chosen.
+    status : str
+        Quality of the answers for the batch:
+
+        - "exact": the answers are right up to rounding; samples are independent.
+        - "bounded": the right value lies between the score of the state and `map_bound`, or the
+          log Z of "mean_field" or "tree_reweighted" is a bound of it.
+        - "approximate": the method has done its work, and its answers may be wrong.
+        - "not converged": some models have not converged, see `converged`.
     """
 
     # The types of fields contain "| Any" instead of "| None", because callers know which answers
@@ -171,9 +181,15 @@ class InferenceResult(Versioned):
     stopped_by: np.ndarray | Any = None
     trace: np.ndarray | Any = None
     state: Any = None
+    method: str | Any = None
+    status: str | Any = None
 
     def __repr__(self):
-        parts = [
+        parts = []
+        if self.status is not None:
+            by = "" if self.method == self.status else f" ({self.method})"
+            parts.append(self.status + by)
+        parts += [
             f"{name} {value.shape}"
             for name, value in vars(self).items()
             if isinstance(value, np.ndarray)
@@ -510,6 +526,7 @@ def example_of(names: Sequence[str]) -> str:
         return "SumProduct(max_iter=30)"
     if "icm" in names:
         return "ICM(n_restarts=10)"
+    names = [name for name in names if name in METHODS]
     return METHODS.locations[names[0]].rpartition(":")[2] + "()" if names else "SumProduct()"
 
 

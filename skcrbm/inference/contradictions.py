@@ -63,10 +63,13 @@ class Guard:
             if self._impossible.any():
                 self.energy = _without_contradictions(energy, self._impossible)
 
-    def finish(self, fields: dict[str, Any], returns: frozenset) -> None:
-        """Change the answers for models without states in place, and warn about zero weights."""
+    def finish(self, fields: dict[str, Any], returns: frozenset) -> bool:
+        """Change the answers for models without states in place, and warn about zero weights.
+
+        Return True if a warning was given.
+        """
         if not self._active:
-            return
+            return False
         energy = self._given
         witness = _states_of(energy, fields, returns)
         zero, some_zero = _zero_weights(energy, witness)
@@ -82,7 +85,7 @@ class Guard:
                 undecided[n] = answer == UNDECIDED
         if self._impossible.any():
             self._mark(fields)
-        self._warn(fields, returns, zero, some_zero, undecided)
+        return self._warn(fields, returns, zero, some_zero, undecided)
 
     def _mark(self, fields):
         """Write the answers for models without states into `fields`."""
@@ -99,9 +102,9 @@ class Guard:
             fields["effective_sample_size"][rows] = 0.0
 
     def _warn(self, fields, returns, zero, some_zero, undecided):
-        impossible = self._impossible
+        messages, impossible = [], self._impossible
         if impossible.any():
-            warn_user(
+            messages.append(
                 (
                     f"clamp contradicts the factors of {counted(impossible)}: no state that agrees "
                     "with clamp has a positive weight"
@@ -114,7 +117,7 @@ class Guard:
         zero, some_zero = zero & ~impossible, some_zero & ~impossible
         if fields.get("assignment") is not None and "map" in returns:
             if zero.any():
-                warn_user(
+                messages.append(
                     f"the states of {counted(zero)} have weight 0: the method has found no state "
                     "of positive weight. Try 'max_product' with damping=0.5, or 'exact'"
                 )
@@ -122,18 +125,21 @@ class Guard:
             # Samples of weight 0 are valid in importance sampling, for which "sample_log_prob" is
             # requested.
             if some_zero.any() and "sample_log_prob" not in returns:
-                warn_user(
+                messages.append(
                     f"samples of {counted(some_zero)} have weight 0: some chains have not found a "
                     "state of positive weight. Use method='exact' if the model is small enough, or "
                     "pass chains with states of positive weight as init"
                 )
         elif undecided.any():
-            warn_user(
+            messages.append(
                 f"{counted(undecided)} may have no state of positive weight: the factors of weight "
                 "0 form loops, and a short search has found neither such a state nor a proof that "
                 "there is none. If there is none, the answers for these models have no meaning. "
                 "'map_search' searches longer"
             )
+        for message in messages:
+            warn_user(message)
+        return bool(messages)
 
 
 def counted(chosen: np.ndarray) -> str:

@@ -80,6 +80,12 @@ MAX_LOGIC_TABLE = 2**16
 #: of `max_entries`.
 MAX_ELIMINATED_ENTRIES, MAX_KEPT_TABLES = 2**24, 16
 
+#: Limits up to which method="auto" of `infer` chooses "exact": number of entries of the largest
+#: table (512 MB) and of all tables of a model (2 GB; messages and work need as much again), and the
+#: estimated seconds on a single core. They do not depend on the machine or its free memory, so that
+#: the choice is the same everywhere.
+AUTO_TABLE_ENTRIES, AUTO_ALL_ENTRIES, AUTO_SECONDS = 2**26, 2**28, 20.0
+
 #: Largest number of entries of a matrix that is made of sparse couplings (1 GB). Searches for
 #: labels read couplings from a matrix; for larger models an error is raised.
 MAX_MATRIX_ENTRIES = 2**27

@@ -61,7 +61,7 @@ def test_dtype_follows_the_input(dtypes, expected):
         assert a.flags.c_contiguous
         assert a.flags.aligned
         assert a.flags.writeable
-    result = infer(energy, returns=("marginals", "pairwise", "log_partition"))
+    result = infer(energy, "sum_product", returns=("marginals", "pairwise", "log_partition"))
     assert result.marginals.dtype == result.log_odds.dtype == result.pairwise.dtype == expected
     assert result.log_partition.dtype == np.float64
 

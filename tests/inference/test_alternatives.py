@@ -64,6 +64,8 @@ def test_methods_that_infer_lists_answer(energy, returns, wrong):
     energy = ENERGIES[energy]
     # `tests/energies/test_conformance.py` shows that all of these methods answer.
     assert listed(infer, energy, wrong, returns=returns) == available_methods(energy, returns or ())
+    with pytest.raises((ValueError, TypeError), match="method must be one of 'auto', 'exact'"):
+        infer(energy, wrong, returns=returns)
 
 
 @pytest.mark.parametrize("energy", ENERGIES)
@@ -226,7 +228,7 @@ def test_one_hot_names_the_methods_that_work(name):
 def test_an_energy_without_solvers_of_its_own():
     energy = TripleEnergy([[0, 1, 2]], [1.0], np.zeros(3))
     with pytest.raises(ValueError, match="not work on TripleEnergy; methods that do: 'exact', 'gi"):
-        infer(energy)
+        infer(energy, "sum_product")
 
 
 def test_methods_for_what_has_no_meaning():

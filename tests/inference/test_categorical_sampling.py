@@ -107,7 +107,7 @@ def test_marginals_and_statistics(kind, held):
 def test_samples():
     energy = random_graph(6)
     clamp = [np.nan, 2, np.nan, np.nan, np.nan]
-    drawn = sample(energy, n_samples=20_000, clamp=clamp, random_state=0)
+    drawn = sample(energy, "gibbs", n_samples=20_000, clamp=clamp, random_state=0)
     assert drawn.dtype == np.int8
     assert (drawn[..., 1] == 2).all()
     model = energy.condition(clamp)
@@ -116,7 +116,7 @@ def test_samples():
         for k in range(energy.n_levels):
             np.testing.assert_allclose((drawn[n] == k).mean(0), exact[:, k], atol=0.02)
     many = FactorGraphEnergy([], np.zeros((1, 2, 200)))
-    found = sample(many, n_samples=500, random_state=0)
+    found = sample(many, "gibbs", n_samples=500, random_state=0)
     assert found.dtype == np.int32
     assert found.max() > 190
 

@@ -289,7 +289,7 @@ def test_samples_of_weight_0(by_state):
     energy = FactorGraphEnergy([TableFactors(np.arange(24).reshape(4, 6), only)])
     energy = energy.with_states() if by_state else energy
     with pytest.warns(UserWarning, match="samples of 1 of 1 models .* have weight 0"):
-        sample(energy, n_samples=3, burn_in=3, random_state=0)
+        sample(energy, "gibbs", n_samples=3, burn_in=3, random_state=0)
     with pytest.warns(UserWarning, match="samples of 1 of 1 models .* have weight 0"):
         found = infer(energy, Gibbs(max_iter=5, burn_in=1, random_state=0), returns="marginals")
     assert not found.converged[0]

@@ -391,7 +391,10 @@ def test_at_epoch_follows_the_schedule():
         (MeanField(max_iter=2.5), "'max_iter' parameter of MeanField"),
         (Exact(max_units=31), "'max_units' parameter of Exact"),
         ("sumproduct", "Did you mean 'sum_product'"),
-        ("nothing like it", "method must be one of 'exact'|inference must be one of 'exact'"),
+        (
+            "nothing like it",
+            "method must be one of 'auto', 'exact'|inference must be one of 'exact'",
+        ),
     ],
 )
 def test_invalid_methods(method, match):
@@ -403,7 +406,7 @@ def test_invalid_methods(method, match):
 
 @pytest.mark.parametrize("method", [None, 3, SumProduct, ["exact"]])
 def test_method_of_a_wrong_type(method):
-    with pytest.raises(TypeError, match="must be one of 'exact'"):
+    with pytest.raises(TypeError, match="must be one of 'auto', 'exact'"):
         infer(random_rbm(0, 2, 2), method)
 
 
@@ -454,7 +457,7 @@ def test_options_that_a_method_lacks(method, options, match):
 def test_init_for_a_method_without_it():
     energy = random_rbm(0, 2, 2)
     with pytest.raises(ValueError, match=r"'exact' has no option 'init'.*sum_product"):
-        infer(energy, "exact", init=infer(energy))
+        infer(energy, "exact", init=infer(energy, "sum_product"))
 
 
 @pytest.mark.quick_cases(3)
@@ -527,18 +530,19 @@ def test_invalid_arguments(options, match):
 def test_init_of_another_shape_or_without_log_odds():
     energy = random_rbm(0, 2, 2)
     with pytest.raises(ValueError, match=r"log_odds of shape \(1, 4\).* got shape \(1, 5\)"):
-        infer(energy, init=infer(random_rbm(0, 3, 2)))
+        infer(energy, "sum_product", init=infer(random_rbm(0, 3, 2)))
     with pytest.raises(ValueError, match="got a result without log_odds"):
-        infer(energy, init=infer(energy, returns="pairwise"))
+        infer(energy, "sum_product", init=infer(energy, returns="pairwise"))
 
 
 def test_reprs_are_one_short_line():
     energy = RBMEnergy(np.ones((40, 30), np.float32), np.zeros((500, 40)), np.zeros(30))
     assert repr(energy) == "RBMEnergy(500 models of 70 variables)"
     result = infer(energy, "mean_field", returns=("marginals", "pairwise"))
-    told = r"<InferenceResult: marginals \(500, 70\), log_odds \(500, 70\), statistics \(40, 30\), "
-    assert re.fullmatch(told + r"converged 100% in \d+ iterations>", repr(result))
+    told = r"<InferenceResult: approximate \(mean_field\), marginals \(500, 70\), "
+    told += r"log_odds \(500, 70\), statistics \(40, 30\), converged 100% in \d+ iterations>"
+    assert re.fullmatch(told, repr(result))
     few = infer(energy.rows([0]), "icm", returns="map", n_jobs=1)
-    assert repr(few).startswith("<InferenceResult: ")
-    assert max(len(repr(few)), len(repr(result))) < 140
+    assert repr(few).startswith("<InferenceResult: approximate (icm), log_odds")
+    assert max(len(repr(few)), len(repr(result))) < 165
     assert repr(type(few)()) == "<InferenceResult: empty>"

@@ -279,9 +279,12 @@ def test_samples_of_empty_sides(shape):
     ("arguments", "message"),
     [
         ({"method": "sum_product"}, "'sum_product' cannot answer 'samples'; .* 'exact', 'gibbs'"),
-        ({"method": "no_such"}, "method must be one of 'exact', "),
+        ({"method": "no_such"}, "method must be one of 'auto', 'exact', "),
         ({"method": "exact", "thin": 2}, "'exact' has no option 'thin'; its options are"),
-        ({"return_log_prob": True}, "'gibbs' cannot answer 'sample_log_prob'; .* 'exact'"),
+        (
+            {"method": "gibbs", "return_log_prob": True},
+            "'gibbs' cannot answer 'sample_log_prob'; .* 'exact'",
+        ),
         ({"n_samples": 0}, "n_samples must be an int of at least 1, got 0"),
         ({"burn_in": -1}, "burn_in must be an int of at least 0"),
         ({"thin": 0.5}, "thin must be an int"),
@@ -371,4 +374,4 @@ def test_bad_arguments_of_the_estimate():
     with pytest.raises(
         ValueError, match="'ais' does not work on OneHotRBMEnergy; methods that do: 'exact'"
     ):
-        estimate_log_partition(OneHotRBMEnergy(energy.weights, *energy.fields))
+        estimate_log_partition(OneHotRBMEnergy(energy.weights, *energy.fields), method="ais")

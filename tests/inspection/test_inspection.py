@@ -44,7 +44,7 @@ def test_share_of_converged_inference_per_epoch():
 
 def test_residuals_of_a_result():
     energy = random_rbm(0, 6, 5, n_models=4, scale=1.0)
-    result = infer(energy, max_iter=50, tol=1e-5, return_trace=True)
+    result = infer(energy, "sum_product", max_iter=50, tol=1e-5, return_trace=True)
     _, ax = plt.subplots()
     display = ConvergenceDisplay.from_result(result, ax=ax)
     assert display.ax_ is ax

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies import BaseEnergy, FactorGraphEnergy
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import ContradictionError, empty_result
 from skcrbm.inference.exact.levels import MOST_BUCKETS, QUICK, Limits, levels_of
@@ -102,6 +102,11 @@ def _checked_variables(variables: Any, n_variables: int) -> np.ndarray:
             f"{n_variables - 1}; got {variables!r}"
         )
     return np.unique(given).astype(np.int64)
+
+
+def map_variables_of(method: Any, energy: BaseEnergy) -> frozenset:
+    """Return the variables over which "marginal_map" maximises; raise a ValueError if invalid."""
+    return frozenset(_checked_variables(method.map_variables, energy.n_variables).tolist())
 
 
 class Chunk(NamedTuple):
@@ -437,8 +442,8 @@ def _marginal_map(method, energy, query):
     All other variables then get their best values given the values of `map_variables`. Return the
     fields, and the log-weights (N,) of the values of `map_variables`.
     """
-    chosen = _checked_variables(method.map_variables, energy.n_variables)
-    last = frozenset(chosen.tolist())
+    last = map_variables_of(method, energy)
+    chosen = np.array(sorted(last), np.int64)
     held = np.full((energy.n_models, energy.n_variables), np.nan)
     log_weight = np.zeros(energy.n_models)
 

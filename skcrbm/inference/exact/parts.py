@@ -84,6 +84,11 @@ def _sizes(energy, query):
     return n_visited, max(1, energy.n_variables - k)
 
 
+def n_visited(energy: BaseEnergy, query: str) -> np.ndarray:
+    """Return the number of variables (N,) that "exact" enumerates in each model for a query."""
+    return _sizes(energy, query)[0]
+
+
 def _check_time(energy, query):
     seconds = exact_seconds(energy, query.returns)
     if seconds <= MAX_EXACT_SECONDS:

@@ -1,0 +1,94 @@
+"""Estimate how long "exact" takes, before it starts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skcrbm.energies import BaseEnergy, FactorGraphEnergy, IsingEnergy
+from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
+from skcrbm.inference.exact.elimination import chunks_of, map_variables_of
+from skcrbm.inference.exact.parts import exact_seconds, n_visited
+from skcrbm.inference.registry import SOLVERS, entry_for
+from skcrbm.utils.limits import AUTO_ALL_ENTRIES, MAX_GENERIC_UNITS
+
+# Seconds for an entry of a table of an elimination, and for an entry of the states that NumPy
+# enumerates. Both are measured on models that take seconds.
+_SECONDS_PER_ENTRY, _SECONDS_PER_VALUE = 4e-8, 1e-8
+
+
+def seconds_of_exact(method: Any, energy: BaseEnergy, returns: frozenset) -> float:
+    """Estimate the seconds that a query takes on one core, without computing a table.
+
+    The estimate depends on the sizes of the models, their clamped variables and the options of
+    `method` (an `Exact`) alone. It is infinite if "exact" has no solver for the energy, if it
+    refuses the models, or if the tables of a model have more than `AUTO_ALL_ENTRIES` entries.
+    """
+    seconds = 0.0
+    if "best_states" in returns:
+        seconds += _seconds_of_best_states(method, energy)
+    returns = returns - {"best_states"}
+    if not returns or seconds == math.inf:
+        return seconds
+    kind = entry_for(SOLVERS["exact"], type(energy))
+    if kind == "BaseEnergy":
+        return seconds + _seconds_of_all_states(method, energy)
+    if kind and _is_eliminated(energy):
+        last = frozenset()
+        if "marginal_map" in returns:
+            last = map_variables_of(method, energy)
+        return seconds + _seconds_of_tables(method, energy, last)
+    if not kind or any(_n_enumerated(energy, query) > method.max_units for query in returns):
+        return math.inf
+    if isinstance(energy, GroupedRBMEnergy):
+        count = max(_n_enumerated(energy, query) for query in returns)
+        return seconds + 2.0**count * energy.n_models * energy.n_variables * _SECONDS_PER_VALUE
+    return seconds + exact_seconds(energy, returns)
+
+
+def _is_eliminated(energy):
+    """Return True if "exact" eliminates variables instead of enumerating states."""
+    sparse = isinstance(energy, IsingEnergy) and energy.couplings_are_sparse
+    return sparse or isinstance(energy, FactorGraphEnergy)
+
+
+def _n_enumerated(energy, query):
+    """Return log2 of the number of states that are enumerated."""
+    if isinstance(energy, GroupedRBMEnergy):
+        return GroupedRBMEnergy.n_enumerated(energy, query)
+    return int(n_visited(energy, query).max(initial=0))
+
+
+def _seconds_of_all_states(method, energy):
+    n_free = energy.free.sum(axis=1)
+    if n_free.max(initial=0) > min(method.max_units, MAX_GENERIC_UNITS):
+        return math.inf
+    return float((2.0**n_free).sum()) * energy.n_variables * _SECONDS_PER_VALUE
+
+
+def _seconds_of_best_states(method, energy):
+    """Estimate the time of "best_states", for which energies become factor graphs."""
+    if entry_for(SOLVERS["exact"], type(energy)) == "BaseEnergy":
+        return _seconds_of_all_states(method, energy)
+    if not _is_eliminated(energy) and 2.0 ** energy.n_enumerated() > method.max_entries:
+        return math.inf
+    if isinstance(energy, GroupedRBMEnergy):
+        return 0.0  # the search has its own limits
+    return _seconds_of_tables(method, energy, frozenset())
+
+
+def _seconds_of_tables(method, energy, last):
+    """Estimate the time of an elimination from the number of entries of its tables."""
+    if not isinstance(energy, FactorGraphEnergy):
+        energy = FactorGraphEnergy.from_energy(energy)
+    try:
+        chunks = chunks_of(energy, method.max_entries, last)
+    except ValueError:  # a table is too large
+        return math.inf
+    entries = np.array([chunk.plan.buckets.entry_start[-1] for chunk in chunks], float)
+    if entries.max(initial=0) > AUTO_ALL_ENTRIES:
+        return math.inf
+    n_rows = np.array([len(chunk.rows) for chunk in chunks])
+    return float((entries * n_rows).sum()) * _SECONDS_PER_ENTRY
