@@ -16,7 +16,11 @@ MODULES = [m.name for m in pkgutil.walk_packages(skcrbm.__path__, "skcrbm.") if 
 REFERENCE = Path(__file__).parents[1] / "doc" / "api.md"
 PUBLIC = re.findall(r"^ +(skcrbm\.[\w.]+)$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
 # Results that users get from functions, which have the examples, and never construct.
-RESULTS = {"skcrbm.inference.InferenceResult", "skcrbm.metrics.MultilabelReport"}
+RESULTS = {
+    "skcrbm.energies.UAIProblem",
+    "skcrbm.inference.InferenceResult",
+    "skcrbm.metrics.MultilabelReport",
+}
 
 
 def documented(name):

@@ -2,6 +2,7 @@
 
 from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors
 from skcrbm.energies._layered import LayeredEnergy
+from skcrbm.energies._uai_problem import UAIProblem, read_uai
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.graph import FactorGraphEnergy
 from skcrbm.energies.grouped_rbm import OneHotRBMEnergy
@@ -30,6 +31,8 @@ __all__ = [
     "RBMEnergy",
     "SparseIsingEnergy",
     "TableFactors",
+    "UAIProblem",
+    "read_uai",
     "read_uai_evidence",
     "read_uai_query",
     "read_uai_solution",

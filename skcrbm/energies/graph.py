@@ -41,8 +41,9 @@ from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.energies.graph_conditionals import binary_log_odds, state_log_weights
 from skcrbm.energies.states import checked_means, checked_states, log_odds_of_weights, unchecked
 from skcrbm.formats.constraints import read_cnf, read_wcsp, write_cnf, write_wcsp
+from skcrbm.formats.evidence import read_uai_evidence, read_uai_query, read_uai_solution
 from skcrbm.formats.libdai import read_libdai, write_libdai
-from skcrbm.formats.uai import read_uai, write_uai
+from skcrbm.formats.uai import read_network, write_uai
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     MAX_ELIMINATED_ENTRIES,
@@ -288,7 +289,7 @@ class FactorGraphEnergy(BaseEnergy):
         ValueError
             If the text is not in this format. The message shows the wrong word and its line.
         """
-        return cls._from_network(read_uai(text))
+        return cls._from_network(read_network(text))
 
     @classmethod
     def from_fg(cls, text: str | os.PathLike) -> FactorGraphEnergy:
@@ -403,6 +404,69 @@ class FactorGraphEnergy(BaseEnergy):
             or an OR or AND factor has more than 15 inputs.
         """
         return write_uai(as_network(self, self._checked_row(row)))
+
+    def read_evidence(self, source: str | os.PathLike) -> np.ndarray:
+        """Read the clamped variables of this network from a UAI evidence file.
+
+        Parameters
+        ----------
+        source : str or path
+            Path of a file, or the text itself, as for :func:`read_uai_evidence`.
+
+        Returns
+        -------
+        ndarray (n_samples, n)
+            States of clamped variables, and NaN for free variables, for the argument `clamp` of
+            `infer`.
+
+        Raises
+        ------
+        ValueError
+            If the text is not in the format, or a variable or a state does not exist.
+        """
+        return read_uai_evidence(source, self.n_states)
+
+    def read_query(self, source: str | os.PathLike) -> np.ndarray:
+        """Read the query variables of a marginal MAP problem of this network from a UAI query file.
+
+        Parameters
+        ----------
+        source : str or path
+            Path of a file, or the text itself, as for :func:`read_uai_query`.
+
+        Returns
+        -------
+        ndarray of int64 (n_query,)
+            Query variables, for the option `map_variables` of `Exact`.
+
+        Raises
+        ------
+        ValueError
+            If the text is not in the format, or a variable does not exist.
+        """
+        return read_uai_query(source, self.n_states)
+
+    def read_solution(self, source: str | os.PathLike) -> tuple[str, Any]:
+        """Read a solution of this network in the result format of the UAI competitions.
+
+        Parameters
+        ----------
+        source : str or path
+            Path of a file, or the text itself, as for :func:`read_uai_solution`.
+
+        Returns
+        -------
+        task : {"PR", "MAR", "MAP", "MPE", "MMAP"}
+            Task in the file.
+        value : ndarray or list of ndarray
+            Solution, in the form that :func:`read_uai_solution` returns.
+
+        Raises
+        ------
+        ValueError
+            If the text is not in the format, or does not fit the network.
+        """
+        return read_uai_solution(source, self.n_states)
 
     def _checked_row(self, row):
         if not isinstance(row, Integral) or not -self.n_models <= int(row) < self.n_models:

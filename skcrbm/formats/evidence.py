@@ -13,7 +13,8 @@ from skcrbm.formats.words import Words, checked_n_states, joined
 from skcrbm.utils.limits import MAX_FILE_ENTRIES
 from skcrbm.utils.validation import as_real
 
-_TASKS = ("PR", "MAR", "MAP", "MPE", "MMAP")
+#: Names of the tasks of the competitions.
+TASKS = ("PR", "MAR", "MAP", "MPE", "MMAP")
 # Because files have few decimals, a marginal may exceed 1 by up to _ABOVE_ONE, and the sum of the
 # marginals of a variable may differ from 1 by up to _SUM_TOL. Otherwise a ValueError is raised.
 _ABOVE_ONE, _SUM_TOL = 1e-6, 0.01
@@ -304,7 +305,7 @@ def read_uai_solution(source: str | os.PathLike, n_states: ArrayLike) -> tuple[s
     """
     states = checked_n_states(n_states)
     words = Words(source, "UAI solution")
-    task = words.name_of(_TASKS)
+    task = words.name_of(TASKS)
     begins = [i for i, word in enumerate(words.words) if word == "-BEGIN-"]
     words.place = begins[-1] + 1 if begins else words.place
     if task == "MMAP":
@@ -386,8 +387,8 @@ def write_uai_solution(task: str, value: Any, n_states: ArrayLike | None = None)
     MAR
     2 2 0.3 0.7 1 1.0
     """
-    if task not in _TASKS:
-        raise ValueError(f"task must be one of {', '.join(map(repr, _TASKS))}; got {task!r}")
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}; got {task!r}")
     if task == "MMAP":
         return f"MMAP\n{_samples_text(value, 'value')}"
     if n_states is not None:

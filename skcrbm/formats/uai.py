@@ -22,7 +22,7 @@ class Network(NamedTuple):
     tables: list[np.ndarray]  # float64 (k1, ..., km) each: weights, not their logarithms
 
 
-def read_uai(source: str | os.PathLike) -> Network:
+def read_network(source: str | os.PathLike) -> Network:
     """Read a network from a file or a text.
 
     If the text is not in the format, a ValueError shows the wrong word and its line.

@@ -19,7 +19,7 @@ from skcrbm.energies import (
     write_uai_solution,
 )
 from skcrbm.formats.libdai import read_libdai, write_libdai
-from skcrbm.formats.uai import Network, read_uai, write_uai
+from skcrbm.formats.uai import Network, read_network, write_uai
 
 nan = np.nan
 STATES = [2, 2, 3]
@@ -76,7 +76,7 @@ def same_network(a, b):
 
 
 def test_network_of_every_form():
-    network = read_uai(NETWORK)
+    network = read_network(NETWORK)
     assert network.kind == "BAYES"
     assert network.n_states.dtype == np.int64
     assert network.n_states.tolist() == [2, 1, 3]
@@ -85,8 +85,8 @@ def test_network_of_every_form():
     assert network.tables[0] == 2.5
     assert network.tables[1][1, 1] == 0.75  # the first variable is the slowest
     assert network.tables[3].tolist() == [[1, 2, 3], [4, 5, 6]]
-    same_network(read_uai(write_uai(network)), network)
-    same_network(read_uai(NETWORK.replace("\n", "\r\n").replace("BAYES", "Bayes")), network)
+    same_network(read_network(write_uai(network)), network)
+    same_network(read_network(NETWORK.replace("\n", "\r\n").replace("BAYES", "Bayes")), network)
 
 
 def test_libdai_network_of_every_form():
@@ -103,7 +103,7 @@ def test_libdai_network_of_every_form():
 
 
 def test_libdai_text_keeps_variables_without_tables():
-    network = read_uai("MARKOV 3 2 4 2 1 1 0 2 5 6")
+    network = read_network("MARKOV 3 2 4 2 1 1 0 2 5 6")
     again, labels = read_libdai(write_libdai(network))
     assert labels.tolist() == [0, 1, 2]
     assert again.n_states.tolist() == [2, 4, 2]
@@ -128,7 +128,7 @@ def networks(draw):
 
 @given(networks())
 def test_networks_there_and_back(network):
-    same_network(read_uai(write_uai(network)), network)
+    same_network(read_network(write_uai(network)), network)
     again, labels = read_libdai(write_libdai(network))
     assert labels.tolist() == list(range(len(network.n_states)))
     m = len(network.scopes)
@@ -383,7 +383,7 @@ def test_solutions_that_cannot_be_written(task, value, message):
 def test_bad_networks(old, new, message):
     assert NETWORK.count(old) == 1
     with pytest.raises(ValueError, match=f"^UAI text .*{message}"):
-        read_uai(NETWORK.replace(old, new))
+        read_network(NETWORK.replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -411,13 +411,18 @@ def test_bad_libdai_networks(old, new, message):
 HUGE = 10**12
 
 
+def numbers(n):
+    """The numbers from 0 to n - 1 as a text."""
+    return " ".join(map(str, range(n)))
+
+
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: read_uai(f"MARKOV {HUGE} 2"),
-        lambda: read_uai(f"MARKOV 1 2 {HUGE} 1 0"),
-        lambda: read_uai(f"MARKOV 40 {'2 ' * 40}1 40 {' '.join(map(str, range(40)))} {2**40} 1"),
-        lambda: read_uai(f"MARKOV 30 {'9 ' * 30}1 30 {' '.join(map(str, range(30)))} {9**30} 1"),
+        lambda: read_network(f"MARKOV {HUGE} 2"),
+        lambda: read_network(f"MARKOV 1 2 {HUGE} 1 0"),
+        lambda: read_network(f"MARKOV 40 {'2 ' * 40}1 40 {numbers(40)} {2**40} 1"),
+        lambda: read_network(f"MARKOV 30 {'9 ' * 30}1 30 {numbers(30)} {9**30} 1"),
         lambda: read_libdai(f"{HUGE}\n1 0"),
         lambda: read_libdai("1\n2\n0 1\n1000000 1000000\n1\n5 1"),
         lambda: read_libdai("20\n" + "2\n0 1\n5000 5000\n1\n5 1\n" * 20),
@@ -442,7 +447,7 @@ ODD_WORDS = ["-1", "1e999", "nan", "inf", "2.5", "9" * 30, "9" * 5000, "٣", "x"
 ODD_WORDS += ["1_0", "+1", "1e-400", "\x00", "0", "1", "2", "3", "7", "65536", str(HUGE), "\n"]
 ODD_WORDS += ["-BEGIN-", "#", "\ud800", "\x1c"]
 VALID = {
-    "network": (NETWORK, read_uai, write_uai),
+    "network": (NETWORK, read_network, write_uai),
     "libdai": (LIBDAI, lambda text: read_libdai(text)[0], write_libdai),
     "list": ("2 0 1 2 2", lambda text: read_uai_evidence(text, STATES), write_uai_evidence),
     "samples": (
@@ -512,7 +517,7 @@ def test_positions_name_the_line():
     place = text.split().index("x") + 1
     for changed in (text, text.replace("\n", "\r\n"), text.replace("\n", "\r")):
         with pytest.raises(ValueError, match=rf"as word {place} \(line {number}\)"):
-            read_uai(changed)
+            read_network(changed)
 
 
 # ----------------------------------------------------------------------- files
@@ -525,13 +530,13 @@ def test_paths_and_text(tmp_path, monkeypatch):
         file.write(NETWORK)
     marked.write_text(NETWORK, encoding="utf-8-sig")
     for source in (plain, str(plain), packed, str(packed), marked, "\ufeff" + NETWORK):
-        same_network(read_uai(source), read_uai(NETWORK))
+        same_network(read_network(source), read_network(NETWORK))
     monkeypatch.chdir(tmp_path)
-    same_network(read_uai("network.uai"), read_uai(NETWORK))
+    same_network(read_network("network.uai"), read_network(NETWORK))
     with pytest.raises(FileNotFoundError):
-        read_uai(tmp_path / "other.uai")
+        read_network(tmp_path / "other.uai")
     with pytest.raises(ValueError, match=r"got 'other\.uai' \(no file has this name, either\)"):
-        read_uai("other.uai")
+        read_network("other.uai")
     (tmp_path / "0").write_text("1 0 1")
     assert read_uai_evidence("0", [2]).tolist() == [[1]]  # the name of a file is a path
     for bad in (b"0", 0, None):
@@ -543,15 +548,15 @@ def test_files_that_are_no_text(tmp_path):
     path = tmp_path / "network.uai"
     path.write_text(NETWORK, encoding="utf-16")
     with pytest.raises(ValueError, match=r"^UAI text in .*network\.uai must have"):
-        read_uai(path)
+        read_network(path)
     path.write_bytes(np.random.default_rng(0).bytes(1000))
     with pytest.raises(ValueError, match=r"^UAI text in .*network\.uai must have"):
-        read_uai(path)
+        read_network(path)
     whole = gzip.compress(NETWORK.encode())
     for damaged in (whole[:-12], whole[:20] + b"\xff" * 20 + whole[40:], whole + b"x"):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"^UAI text in .*network\.uai is a damaged gzip file"):
-            read_uai(path)
+            read_network(path)
 
 
 def test_a_file_beyond_the_limit(tmp_path, monkeypatch):
@@ -559,7 +564,7 @@ def test_a_file_beyond_the_limit(tmp_path, monkeypatch):
     path = tmp_path / "network.gz"
     path.write_bytes(gzip.compress(NETWORK.encode()))
     with pytest.raises(ValueError, match="is larger than the limit of 20 bytes"):
-        read_uai(path)
+        read_network(path)
 
 
 def test_an_energy_from_a_file(tmp_path):
@@ -578,6 +583,8 @@ def test_an_energy_from_a_file(tmp_path):
 
 
 def test_an_energy_of_libdai():
-    energy = FactorGraphEnergy.from_fg(write_libdai(read_uai("MARKOV 2 2 3 1 2 0 1 6 1 2 3 4 5 6")))
+    energy = FactorGraphEnergy.from_fg(
+        write_libdai(read_network("MARKOV 2 2 3 1 2 0 1 6 1 2 3 4 5 6"))
+    )
     assert energy.n_states.tolist() == [2, 3]
     assert np.exp(energy.score([[1, 0]])) == pytest.approx([4.0])

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from skcrbm.energies import (
+    read_uai,
     read_uai_evidence,
     read_uai_solution,
     write_uai_evidence,
     write_uai_solution,
 )
-from skcrbm.formats.uai import read_uai, write_uai
+from skcrbm.formats.uai import read_network, write_uai
 
 DATA = Path(
     os.environ.get("SKCRBM_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -46,7 +47,7 @@ def naive_network(text):
 
 @each_file
 def test_real_network(path):
-    network = read_uai(path)
+    network = read_network(path)
     kind, states, scopes, tables = naive_network(path.read_text())
     assert network.kind == kind
     assert network.n_states.tolist() == states
@@ -60,13 +61,13 @@ def test_real_network(path):
         for i, x in zip(scope, state, strict=True):
             entry = entry * states[i] + x
         assert table[tuple(state)] == expected[entry]
-    again = read_uai(write_uai(network))
+    again = read_network(write_uai(network))
     assert all(map(np.array_equal, again.tables, network.tables))
 
 
 @each_file
 def test_real_evidence(path):
-    states = read_uai(path).n_states
+    states = read_network(path).n_states
     evidence_path = Path(f"{path}.evid")
     evidence = read_uai_evidence(evidence_path, states)
     words = list(map(int, evidence_path.read_text().split()))
@@ -82,7 +83,7 @@ def test_real_evidence(path):
 
 @each_file
 def test_real_solutions(path):
-    network = read_uai(path)
+    network = read_network(path)
     states = network.n_states
     evidence = read_uai_evidence(f"{path}.evid", states)[0]
     held = np.flatnonzero(~np.isnan(evidence))
@@ -96,6 +97,12 @@ def test_real_solutions(path):
                 np.testing.assert_array_equal(left, right)
     if path.name != "BN_42.uai":
         assert values
+    problem = read_uai(path)
+    np.testing.assert_array_equal(problem.evidence, evidence[None])
+    assert set(problem.solutions) == set(values)
+    for task, value in values.items():
+        for left, right in zip(problem.solutions[task], value, strict=True):
+            np.testing.assert_array_equal(left, right)
     if "PR" in values:
         assert float(Path(f"{path}.PR").read_text().split()[1]) == values["PR"][0]
     if "MAR" in values:
