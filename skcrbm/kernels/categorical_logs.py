@@ -250,7 +250,7 @@ def change_of_logs(after, before, slack, rounding):
 
 
 @jit
-def pass_logs(graph, rho, variables, models, start, options, answers, work):
+def pass_logs(graph, rho, variables, models, start, options, alternates, answers, work):
     """Pass messages for N models, in turn, until each model has converged.
 
     Parameters
@@ -263,6 +263,7 @@ def pass_logs(graph, rho, variables, models, start, options, answers, work):
     start : (N or 0, S) log-beliefs that the variables send first; if it is empty, they send the
         beliefs that follow from `models.message`
     options : CategoricalOptions
+    alternates : bool, True if every second sweep goes backward
     answers : CategoricalAnswers
         `good` is True if each variable had a possible state in all iterations.
     work : CategoricalWork
@@ -287,7 +288,7 @@ def pass_logs(graph, rho, variables, models, start, options, answers, work):
         before, after = belief, other
         answers.n_iter[m] = max_iter
         for iteration in range(max_iter):
-            forward = iteration % 2 == 0
+            forward = not alternates or iteration % 2 == 0
             good &= sweep_logs(
                 graph, rho, forward, True, options, held[m], own[m], message[m], sent[m],
                 before, after, work,

@@ -10,7 +10,8 @@ the product over the factors after it. There is no division, so that weights may
 In tree-reweighted messages, factor a has the appearance probability rho_a. Its table is raised to
 the power 1 / rho_a, its message counts with the power rho_a in beliefs, and a variable sends its
 belief divided by the message that it has received. If all factors of a variable have the same rho,
-the power of the product of all messages is computed once.
+the power of the product of all messages is computed once. The product consists of several parts
+only if its weights would differ too much; see `TreePowers`.
 
 Each message is scaled so that its largest weight is 1. If all weights of a product fall below
 `SMALLEST`, important weights may have underflowed. The kernel then stops the work on this model,
@@ -54,8 +55,19 @@ _FIRST_LOOKS, _LOOKS_EVERY = 3, 5
 # A state agrees with messages if its values are smaller than the largest values by at most this
 # number times the largest change of a message at convergence.
 _MARGIN = 4.0
-# A product of the messages to a variable with tree weights is scaled after so many messages.
-_IN_A_PRODUCT = np.uintp(16)
+
+
+class TreePowers(NamedTuple):
+    """Powers of products of tree-reweighted messages.
+
+    After `piece` messages a product is scaled such that its largest weight is 1. If a smaller
+    weight, except 0, is below `floor`, the power of the product is taken, and a new product begins.
+    `floor` is so large that `piece` more messages cannot cause an underflow.
+    """
+
+    rho: np.ndarray  # (n,) weight of the factors of each variable, 1 if they differ
+    piece: np.uintp  # number of messages after which a product is scaled
+    floor: float
 
 
 class LaneRows(NamedTuple):
@@ -98,6 +110,31 @@ def _scale_rows(start, k, rows, high, n_lanes):
 
 
 @jit(allocates=False)
+def _end_product(power, k, product, start, floor, out, ended, part, n_lanes):
+    """Multiply `out` (k, lanes) by a power of a product whose weights differ too much.
+
+    The rows of the product begin at `start`. The product becomes 1 in each lane in which one of its
+    positive weights is below `floor`; other lanes do not change. `ended` (lanes,) is scratch space.
+    """
+    some = False
+    for l in range(n_lanes):
+        ended[l] = 0.0
+    for a in range(k):
+        for l in range(n_lanes):
+            x = product[start + a, l]
+            ended[l] = 1.0 if 0.0 < x < floor else ended[l]
+            some |= 0.0 < x < floor
+    if not some:
+        return
+    for a in range(k):
+        _raise(power, start + a, product, part, n_lanes)
+        for l in range(n_lanes):
+            if ended[l] > 0.0:
+                out[a, l] *= part[l]
+                product[start + a, l] = 1.0
+
+
+@jit(allocates=False)
 def _raise(power, row, source, out, n_lanes):
     """Write ``source[row]`` to the power `power` to `out` (lanes,); 0 stays 0."""
     for l in range(n_lanes):
@@ -111,17 +148,18 @@ def _raise(power, row, source, out, n_lanes):
 
 
 @jit(allocates=False)
-def _multiply_powers(power, k, base, at, first, out, start, part, n_lanes):
+def _multiply_powers(power, k, base, at, first, begin, out, start, part, n_lanes):
     """Set k rows of `out` from `start` to the rows of `first` times powers of the rows of `base`.
 
-    The rows of `base` begin at `at`. Nothing is done if the power is 1.
+    The rows of `base` begin at `at`, the rows of `first` at `begin`. If the power is 1, nothing is
+    done.
     """
     if power == 1.0:
         return
     for a in range(k):
         _raise(power, at + a, base, part, n_lanes)
         for l in range(n_lanes):
-            out[start + a, l] = first[start + a, l] * part[l]
+            out[start + a, l] = first[begin + a, l] * part[l]
 
 
 @jit(allocates=False, inline=True)
@@ -215,7 +253,7 @@ def _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes):
 
 @jit(allocates=False, inline=True)
 def sweep(
-    maxima, graph, edge_rho, variable_rho, products, forward, passing, damping, single, generic,
+    maxima, graph, edge_rho, powers, products, forward, passing, damping, single, generic,
     general, factor, rows, belief, work, n_lanes,
 ):  # fmt: skip
     """Visit all variables once.
@@ -225,28 +263,33 @@ def sweep(
     beliefs. For the other parameters see `pass_lanes` and `_damp`.
     """
     own, held, message, sent, _, _ = rows
-    new, high, low = work.new, work.high, work.low
+    new, high, low, ended = work.new, work.high, work.low, work.behind
     n = np.uintp(graph.order.shape[0])
     for i in range(n):
         v = graph.order[i] if forward else graph.order[n - ONE - i]
         start = graph.state_start[v]
         k = graph.state_start[v + ONE] - start
         power, plain = 1.0, True
-        if variable_rho is not None:
+        if powers is not None:
             # The power of a product can be taken once if all factors have the same weight.
-            power = variable_rho[v]
+            power = powers.rho[v]
             plain = power < 1.0
         n_held = np.uintp(work.n_held[v])
         receives = passing and n_held < n_lanes
         for a in range(k):
             for l in range(n_lanes):
                 belief[start + a, l] = 1.0 if power < 1.0 else own[start + a, l]
+                if powers is not None:
+                    ended[a, l] = own[start + a, l]
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
             at = graph.message_start[e]
-            if variable_rho is not None:
-                number = (e - graph.edge_start[v] + ONE) % _IN_A_PRODUCT
+            if powers is not None:
+                number = (e - graph.edge_start[v] + ONE) % powers.piece
                 if power < 1.0 and number == ZERO:
                     _scale_rows(start, k, belief, high, n_lanes)
+                    _end_product(
+                        power, k, belief, start, powers.floor, ended, high, work.part, n_lanes
+                    )  # fmt: skip
             if receives:
                 if generic is None:
                     receive_directly(
@@ -279,7 +322,9 @@ def sweep(
             rho = 1.0
             if edge_rho is not None:
                 rho = 1.0 if plain else edge_rho[e]
-                _multiply_powers(rho, k, message, at, belief, belief, start, work.part, n_lanes)
+                _multiply_powers(
+                    rho, k, message, at, belief, start, belief, start, work.part, n_lanes
+                )  # fmt: skip
             for a in range(k):
                 for l in range(n_lanes):
                     x = belief[start + a, l]
@@ -287,8 +332,10 @@ def sweep(
                         sent[at + a, l] = x
                     y = times(maxima, x, message[at + a, l])
                     belief[start + a, l] = y if rho == 1.0 else x
-        if variable_rho is not None:
-            _multiply_powers(power, k, belief, start, own, belief, start, work.part, n_lanes)
+        if powers is not None and power < 1.0:
+            _multiply_powers(
+                power, k, belief, start, ended, ZERO, belief, start, work.part, n_lanes
+            )
         for l in range(n_lanes):
             high[l] = work.part[l] = belief[start, l]
         for a in range(ONE, k):
@@ -311,9 +358,9 @@ def sweep(
                     belief[start + a, l] = x
         if products is not None:
             _send_behind(maxima, graph, v, k, message, sent, work.behind, high, n_lanes)
-        elif variable_rho is None:
+        elif powers is None:
             _send_quotients(maxima, graph, v, k, message, sent, belief, start, n_lanes)
-        if variable_rho is not None:
+        if powers is not None:
             _send_divided(graph, v, k, message, sent, belief, start, high, n_lanes)
 
 
@@ -383,7 +430,7 @@ def _drop_done(maxima, iteration, tol, two_sweeps, rows, before, after, answers,
 
 @jit(allocates=False)
 def pass_lanes(
-    maxima, graph, edge_rho, variable_rho, products, variables, rows, start, options, damping,
+    maxima, graph, edge_rho, powers, products, variables, rows, start, options, damping,
     single, several, generic, general, alternates, answers, states, work,
 ):  # fmt: skip
     """Pass messages for a block of models until each model is done.
@@ -393,10 +440,9 @@ def pass_lanes(
     maxima : None for sums, True for max-product; see `categorical_receive`
     graph : CategoricalGraph
         Tables are weights, raised to the power 1 / rho; or logarithms for max-product.
-    edge_rho : (E,) weight of each edge's factor, or None if it is in `variable_rho`
+    edge_rho : (E,) weight of each edge's factor, or None if it is in `powers`
         A kernel that gets None is compiled without the parts for the missing argument.
-    variable_rho : (n,) weight of the factors of each variable, 1 if they differ; or None for
-        sum-product and max-product messages
+    powers : TreePowers, or None for sum-product and max-product messages
     products : True if a variable multiplies the messages of all other factors, as it must if
         weights are 0. If it is None, it divides its belief by the message from a factor: in
         tree-reweighted messages, if all variables have two states, and in max-product
@@ -436,12 +482,12 @@ def pass_lanes(
             work.apart[l] = 0.0
         if single is not None:
             sweep(
-                maxima, graph, edge_rho, variable_rho, products, forward, passing, damping, single,
+                maxima, graph, edge_rho, powers, products, forward, passing, damping, single,
                 generic, general, factor, rows, after, work, ONE,
             )  # fmt: skip
         if several is not None:
             sweep(
-                maxima, graph, edge_rho, variable_rho, products, forward, passing, damping, single,
+                maxima, graph, edge_rho, powers, products, forward, passing, damping, single,
                 generic, general, factor, rows, after, work, n_lanes,
             )  # fmt: skip
         if passing:

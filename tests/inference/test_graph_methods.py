@@ -114,23 +114,33 @@ def test_damped_models_with_different_clamps_converge_as_alone(method):
         np.testing.assert_allclose(found.marginals[n], alone.marginals[0], atol=1e-12)
 
 
-def test_tree_weights_of_many_neighbours(monkeypatch):
-    """Long products of messages are scaled, so that they need no logarithms."""
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("sign", [0, 1])
+@pytest.mark.parametrize("scale", [0.02, 0.5, 2.0, 3.0])
+def test_tree_weights_of_many_neighbours(scale, sign, damping, monkeypatch):
+    """Long products of messages are scaled or split, so that they need no logarithms.
+
+    If all couplings have one sign, the products contain messages with a log-ratio of thousands.
+    """
     rng = np.random.default_rng(1)
-    pairs = np.triu(rng.normal(scale=0.02, size=(60, 60)), 1)
-    energy = IsingEnergy(pairs + pairs.T, rng.normal(size=(2, 60)))
+    pairs = np.triu(rng.normal(scale=scale, size=(40, 40)), 1)
+    pairs = np.minimum(np.abs(pairs) if sign else pairs, 6.0)
+    energy = IsingEnergy(pairs + pairs.T, rng.normal(20 * sign, 0.3, size=(5, 40)))
+    method = TreeReweighted(tol=0, max_iter=6, damping=damping)
+    options = {"returns": ("marginals", "log_partition", "statistics"), "return_trace": True}
     passed, pass_logs = [], messages._Run._pass_logs
     monkeypatch.setattr(
         messages._Run, "_pass_logs", lambda *args: passed.append(args) or pass_logs(*args)
     )
-    method, asked = TreeReweighted(tol=1e-11, max_iter=2000), ("marginals", "log_partition")
-    found = infer(energy, method, returns=asked)
+    found = infer(energy, method, **options)
     assert not passed
-    monkeypatch.setattr(messages, "_MOST_PRODUCT", -1.0)
-    logs = infer(energy, method, returns=asked)
+    monkeypatch.setattr(messages, "MOST_REACH", -1.0)
+    logs = infer(energy, method, **options)
     assert passed
-    np.testing.assert_allclose(found.marginals, logs.marginals, atol=1e-8)
-    np.testing.assert_allclose(found.log_partition, logs.log_partition, rtol=1e-10)
+    np.testing.assert_allclose(found.log_odds, logs.log_odds, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found.log_partition, logs.log_partition, rtol=1e-12)
+    np.testing.assert_allclose(found.pairwise, logs.pairwise, atol=1e-10)
+    np.testing.assert_allclose(found.trace, logs.trace, atol=1e-10)
 
 
 # ----------------------------------------------------------------------------- mean field

@@ -123,16 +123,17 @@ class StateGraph:
         self.spreads = self._spreads()
 
     def _spreads(self):
-        """Return, for each of n variables, the sum of the spreads of all tables that contain it.
-
-        The spread of a table is the largest difference of its finite log-weights.
-        """
+        """Return, for each of n variables, the sum of the spreads of all tables that contain it."""
         found = np.zeros(self.n_variables)
         for part in self.tables:
-            low = _by_row(np.minimum, np.where(part.logs == -np.inf, np.inf, part.logs))
-            spread = np.where(np.isfinite(low), part.shift - low, 0.0)
-            np.add.at(found, part.scopes, spread[:, None])
+            for variables in part.scopes.T:
+                found += np.bincount(variables, part.spread, self.n_variables)
         return found
+
+    @property
+    def table_spreads(self) -> np.ndarray:
+        """Spread (F,) of each table, see `_Tables.spread`."""
+        return np.concatenate([np.empty(0), *(part.spread for part in self.tables)])
 
     @functools.cached_property
     def reach(self) -> np.ndarray:
@@ -386,6 +387,12 @@ class _Tables:
         """Largest log-weight of each table (F,), or 0 if all log-weights are -inf."""
         high = _by_row(np.maximum, self.logs)
         return np.where(high == -np.inf, 0.0, high)
+
+    @functools.cached_property
+    def spread(self):
+        """Largest difference (F,) of the finite log-weights of each table."""
+        low = _by_row(np.minimum, np.where(self.logs == -np.inf, np.inf, self.logs))
+        return np.where(np.isfinite(low), self.shift - low, 0.0)
 
     @functools.cached_property
     def is_potts(self):

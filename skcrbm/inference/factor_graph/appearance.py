@@ -7,6 +7,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from skcrbm.kernels.forests import count_forest
+from skcrbm.utils.parallel import one_blas_thread
 
 # Largest number of variables for which the weights of pairs are computed exactly from uniform
 # spanning trees. The computation inverts a matrix, which takes up to a second for this size. For
@@ -51,7 +52,8 @@ def _spanning_tree_weights(graph, sizes, n_variables):
     # The Laplacian is not invertible. Adding 1 / m to all entries within each component of m
     # variables makes it invertible, and does not change the effective resistances.
     same = (component[:, None] == component) / members
-    inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
+    with one_blas_thread():
+        inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
     inner = np.diagonal(inverse)
     rho[pairs] = np.clip(inner[i] + inner[k] - 2 * inverse[i, k], 1e-6, 1.0)
     return rho

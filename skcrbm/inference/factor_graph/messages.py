@@ -30,7 +30,13 @@ from skcrbm.kernels.arguments import (
 )
 from skcrbm.kernels.categorical_logs import pass_logs, sum_logs
 from skcrbm.kernels.categorical_states import FoundStates
-from skcrbm.kernels.categorical_weights import LaneAnswers, LaneRows, pass_lanes, sum_weights
+from skcrbm.kernels.categorical_weights import (
+    LaneAnswers,
+    LaneRows,
+    TreePowers,
+    pass_lanes,
+    sum_weights,
+)
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -41,13 +47,17 @@ from skcrbm.utils.validation import kernel_array
 # computed as logarithms.
 MOST_REACH = 300.0
 # Tree-reweighted messages of a variable are multiplied before a power of the product, below 1, is
-# taken. The kernel scales the product on the way, so its log-ratio may be at most this number: the
-# smaller weight stays above 1e-261.
+# taken. The log-ratio of two weights of the product is at most this number, so that the smaller
+# weight stays above 1e-261, and so is the log-ratio of a table.
 _MOST_PRODUCT = 600.0
+# Largest number of messages after which such a product is scaled.
+_MOST_IN_PIECE = 16
 # Number of entries of the messages of a block of models, in one direction, which stay in the cache.
 _LANE_ENTRIES = 2 * CACHED_ENTRIES
+# A smaller number of models is processed in turn, because loops over few lanes take longer.
+_FEW_LANES = 4
 # Least and largest number of models in a block.
-_LEAST_LANES, _MOST_LANES = 8, 512
+_LEAST_LANES, _MOST_LANES = 32, 512
 # Relative difference of appearance probabilities that is only a rounding error.
 _SAME_RHO = 1e-9
 # The messages of max-product have converged if no log-weight changes by more than this number times
@@ -122,7 +132,7 @@ def pass_in_lanes(
     start : ndarray (N, S), default=None
         Beliefs that the variables send first. If it is None, they send their own weights times the
         messages.
-    rho : tuple of ndarray, default=None
+    rho : tuple of (ndarray, TreePowers), default=None
         Weights of tree-reweighted messages by edge and by variable, see `pass_lanes`.
     bounds : bool, default=False
         Whether log Z is an upper bound, which needs tree-reweighted messages.
@@ -131,11 +141,11 @@ def pass_in_lanes(
     states : FoundStates, default=None
         Output of max-product, which must be given for MAX.
     """
-    edge_rho, variable_rho = (None, None) if rho is None else rho
+    edge_rho, powers = (None, None) if rho is None else rho
     alternates = rho is None or graph.is_forest
     general = True if (arrays.kind != PAIR).any() else None
     coupled = np.diff(arrays.edge_start) > 0
-    uniform = variable_rho is None or (variable_rho[coupled] < 1.0).all()
+    uniform = powers is None or (powers.rho[coupled] < 1.0).all()
     mixed_rho = None if uniform else edge_rho
     simple, undamped = uniform and general is None, options.damping == 0
     two_states = (graph.n_states == 2).all()
@@ -170,7 +180,7 @@ def pass_in_lanes(
         single, several = (True, None) if n == 1 else (None, True)
         direct = simple and (n == 1 or (two_states and undamped and not block.held.any()))
         pass_lanes(
-            maxima, arrays, mixed_rho, variable_rho, products, graph.variables, block, first,
+            maxima, arrays, mixed_rho, powers, products, graph.variables, block, first,
             options, options.damping or None, single, several, None if direct else True, general,
             alternates, found, best, work,
         )  # fmt: skip
@@ -191,11 +201,8 @@ def pass_in_lanes(
 
 
 def _n_lanes(graph, n):
-    """Return the number of models in a block, such that N models fill blocks of equal sizes.
-
-    A few models are processed in turn, because loops over few lanes take longer.
-    """
-    if n < _LEAST_LANES // 2:
+    """Return the number of models in a block, such that N models fill blocks of equal sizes."""
+    if n < _FEW_LANES:
         return 1
     most = int(np.clip(_LANE_ENTRIES // max(1, graph.n_messages), _LEAST_LANES, _MOST_LANES))
     return max(1, -(-n // max(1, -(-n // most))))
@@ -216,7 +223,8 @@ class _Run:
         if reweighted:
             rho = self.graph.appearance
         self.rho = rho[self.graph.edges[1]]
-        self.powers = (self.rho, self._powers()) if (rho < 1).any() else None
+        step = (self.graph.table_spreads / rho).max(initial=0.0)
+        self.powers = (self.rho, self._powers(step)) if (rho < 1).any() else None
         self.bounds = reweighted
         self.factor_rho = rho
         reach = self.graph.reach / rho.min(initial=1.0)
@@ -225,19 +233,20 @@ class _Run:
             spread = 1.0 + self.graph.spreads.max(initial=0.0)
             tol = _SLACK_OF_MAXIMA * method.tolerance * spread
             self.slack = convergence_slack(0.0, spread, np.dtype(float)) + tol
-        product = self.graph.spreads.max(initial=0.0) / rho.min(initial=1.0)
-        self.fits = (self.graph.reach <= MOST_REACH) & (product <= _MOST_PRODUCT)
+        self.fits = (self.graph.reach <= MOST_REACH) & (step <= _MOST_PRODUCT)
         self.variables = self.graph.variables
         self.messages, self.start = self._earlier(start)
 
-    def _powers(self):
-        """Return the weight of the factors of each variable (n,), or 1 if they differ."""
+    def _powers(self, step):
+        """Return the powers of products of messages, whose log-ratios are at most `step`."""
         starts = self.graph.edges[0]["edge_start"]
         found = np.ones(len(starts) - 1)
         some = np.flatnonzero(np.diff(starts))
         low, high = (f.reduceat(self.rho, starts[some]) for f in (np.minimum, np.maximum))
         found[some] = np.where(high - low <= _SAME_RHO * low, low, 1.0)
-        return found
+        piece = int(np.clip(_MOST_PRODUCT / 2 / max(step, 1.0), 1, _MOST_IN_PIECE))
+        floor = np.exp(min(piece * step - _MOST_PRODUCT, 0.0))
+        return TreePowers(found, np.uintp(piece), float(floor))
 
     @cached_property
     def logs(self):
@@ -435,7 +444,10 @@ class _Run:
             kernel_array(message), np.zeros(size),
         )  # fmt: skip
         out = CategoricalAnswers(*(kernel_array(array[some]) for array in found))
-        pass_logs(self.logs, self.rho, self.variables, part, start, self._options(), out, work)
+        alternates = self.powers is None or self.graph.is_forest
+        pass_logs(
+            self.logs, self.rho, self.variables, part, start, self._options(), alternates, out, work
+        )
         for whole, array in zip(found, out, strict=True):
             whole[some] = array
         if models.message.shape[1]:
