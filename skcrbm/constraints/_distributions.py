@@ -11,7 +11,7 @@ from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.inference import sample
 from skcrbm.inference.base import ContradictionError
 from skcrbm.inference.exact.counted_trees import CountedTreeModels
-from skcrbm.inference.exact.k_best import k_best_of_models
+from skcrbm.inference.exact.elimination import k_best_of_models
 from skcrbm.inference.running import run_inference
 from skcrbm.utils.parallel import row_chunks
 

@@ -18,7 +18,7 @@ from skcrbm.decoding.posterior import Posterior
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference import Exact, available_methods, sample
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.exact.k_best import k_best_of_models
+from skcrbm.inference.exact.elimination import k_best_of_models
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.distribution import TopLabelSets
 from skcrbm.targets.indicator import indicator_by_name

@@ -109,9 +109,9 @@ def checked_cliques(
     return found
 
 
-# Number of steps after which the search for an order stops early: about three seconds.
+# Number of steps after which new edges are no longer counted: about three seconds.
 _MAX_WORK = 5 * 10**7
-# The search also stops early when a table would have more than 2**_LOG_LARGEST entries.
+# The search stops early when a table would have more than 2**_LOG_LARGEST entries.
 _LOG_LARGEST = 32.0
 
 
@@ -122,12 +122,16 @@ class Elimination(NamedTuple):
     # For each variable of `order`, its neighbours at the time of its elimination. Eliminating the
     # variable makes a table over it and these neighbours.
     neighbours: list[set[int]]
-    # False if the search stopped early because the graph is too large.
+    # False if the search stopped early at a table that is too large. This table belongs to the last
+    # variable of `order`.
     complete: bool
 
     @property
     def width(self) -> int:
-        """Largest number of neighbours; only a lower bound if the search is not complete."""
+        """Largest number of neighbours in this order; a lower bound if the order is not complete.
+
+        Other orders of the same graph may have a smaller width.
+        """
         return max(map(len, self.neighbours), default=0)
 
 
@@ -154,20 +158,16 @@ def min_fill(
     then the smaller index. `scopes` holds the variables of each factor, and `counts` holds the
     number of states of each variable, two by default. The variables in `last` are eliminated after
     all other variables. The search stops early if a table would not fit into memory.
+
+    If it takes too long to count new edges in a large graph, the remaining variables are eliminated
+    by the number of their neighbours alone, fewest first.
     """
     joined = {int(v): set() for v in variables}
-    work = 0
-    for scope in scopes:
-        work += len(scope) ** 2
-        if work > _MAX_WORK:
-            return Elimination([], [set(scope[1:])], False)
-        for v in scope:
-            joined[v].update(scope)
-    for v, near in joined.items():
-        near.discard(v)
 
     def key(v):
         near = joined[v]
+        if work > _MAX_WORK:
+            return 0, len(near), v
         missing = sum(len(near) - 1 - len(near & joined[u]) for u in near) // 2
         return missing, len(near), v
 
@@ -180,6 +180,14 @@ def min_fill(
         logs = (1.0 if counts is None else log2(counts[u]) for u in (v, *near))
         return sum(logs) > _LOG_LARGEST
 
+    for scope in scopes:
+        if len(scope) > 1 and is_large(scope[0], scope[1:]):
+            return Elimination([scope[0]], [set(scope[1:])], False)
+        for v in scope:
+            joined[v].update(scope)
+    for v, near in joined.items():
+        near.discard(v)
+
     # Eliminating a variable with at most one neighbour adds no edge, so such variables come first.
     # Variables with two neighbours that share an edge come next, because they add no edge either.
     # New edges, which take longer to count, are counted only if there are no variables of these two
@@ -189,7 +197,7 @@ def min_fill(
     leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2 and v not in late]
     heapq.heapify(leaves)
     corners = sorted(v for v, near in joined.items() if len(near) == 2 and v not in late)
-    stale, current, heap = joined.keys() - late, {}, []
+    stale, current, heap, work = joined.keys() - late, {}, [], 0
     order, neighbours = [], []
     while joined:
         if late and len(order) == n_early:
@@ -201,11 +209,11 @@ def min_fill(
         if v is None:
             v = _next_corner(corners, joined)
         if v is None:
-            for u in (stale & joined.keys()) - late:
-                work += len(joined[u]) ** 2 + 1
+            if work <= _MAX_WORK:
+                work += sum(len(joined[u]) ** 2 + 1 for u in (stale & joined.keys()) - late)
                 if work > _MAX_WORK:
-                    near = min(joined.values(), key=len) if not order else joined[u]
-                    return Elimination(order, [*neighbours, near], False)
+                    stale, current, heap = set(joined), {}, []
+            for u in (stale & joined.keys()) - late:
                 new = key(u)
                 if new != current.get(u):
                     current[u] = new
@@ -220,18 +228,27 @@ def min_fill(
         neighbours.append(near)
         if is_large(v, near):
             return Elimination(order, neighbours, False)
-        stale |= near
         for u in near:
             joined[u].discard(v)
+        filled = False
         for u in near if len(near) > 1 else ():
             new = near - joined[u]
             new.discard(u)
             if new:
-                stale |= joined[u]
+                filled = True
+                if work <= _MAX_WORK:
+                    stale |= joined[u]
                 for w in joined[u] - late:
                     if len(joined[w]) == 2:
                         heapq.heappush(corners, w)
                 joined[u] |= new
+        if filled or work > _MAX_WORK:
+            stale |= near
+        for u in near - late - stale:
+            # No edge is new, so only the edges that `v` lacks to other neighbours of u count less.
+            missing, degree, _ = current[u]
+            current[u] = missing - (degree - len(near)), degree - 1, u
+            heapq.heappush(heap, current[u])
         for u in near - late:
             if len(joined[u]) < 2:
                 heapq.heappush(leaves, (len(joined[u]), u))

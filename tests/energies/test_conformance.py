@@ -10,7 +10,8 @@ from reference import conformance, proofs
 from reference.dtypes import float32_test
 from reference.energy_cases import BINARY, CASES
 
-from skcrbm.inference import available_methods
+from skcrbm.inference import available_methods, infer
+from skcrbm.inference.methods.exact import Exact
 from skcrbm.inference.registry import METHODS, energies_of
 
 CELLS = proofs.cells(CASES)
@@ -56,6 +57,22 @@ def test_method(case, name):
 @pytest.mark.parametrize(("case", "name"), CELLS_IN_FLOAT32, ids=cell_id)
 def test_method_in_float32(case, name):
     proofs.check_cell(case, name, np.float32)
+
+
+@each_case
+def test_best_states_have_the_limits_of_map(case):
+    """Whenever `max_units` forbids "map", it forbids "best_states"."""
+    energy = case.make(0, 2, 1.0, np.float64)
+    for max_units in range(energy.n_variables + 1):
+        errors = []
+        for answer in ("map", "best_states"):
+            try:
+                infer(energy, Exact(max_units=max_units), returns=answer)
+            except ValueError as error:
+                errors.append(str(error))
+            else:
+                errors.append("")
+        assert errors[0] == errors[1]
 
 
 @pytest.mark.deep

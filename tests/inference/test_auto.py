@@ -165,7 +165,7 @@ def test_long_estimates_of_log_z_are_messages(no_time, monkeypatch):
 
 def test_best_states_have_the_limits_of_exact(no_time):
     assert infer(table_graph(), returns="best_states").status == "exact"
-    with pytest.raises(ValueError, match="'exact' eliminates variables"):
+    with pytest.raises(ValueError, match="'exact' enumerates the smaller layer"):
         infer(random_rbm(0, 60, 60), returns="best_states")
 
 

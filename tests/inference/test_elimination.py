@@ -257,7 +257,7 @@ def test_a_search_that_stops_early_names_the_table(monkeypatch):
     monkeypatch.setattr("skcrbm.utils.graphs._MAX_WORK", 5 * n**2 // 2)
     pairs = np.array(list(itertools.combinations(range(n), 2)))
     energy = FactorGraphEnergy([TableFactors(pairs, np.zeros(4))])
-    with pytest.raises(ValueError, match=r"a table of at least 2\^39 entries \(4.1e\+03 GiB\)"):
+    with pytest.raises(ValueError, match=r"a table of at least 2\^40 entries \(8.19e\+03 GiB\)"):
         infer(energy, "exact")
     assert plans._entries(2**2000) == "2^2000 entries (more than 2^1973 GiB)"
     assert plans._entries(3**50) == "more than 2^79 entries (5.35e+15 GiB)"

@@ -57,11 +57,42 @@ def test_neighbours_are_those_of_the_graph_with_what_was_filled_in():
 
 
 @pytest.mark.parametrize("limit", [10, 2000, 4000])
-def test_a_graph_that_is_too_large_is_not_searched_to_the_end(monkeypatch, limit):
+def test_large_graphs_are_eliminated_by_the_number_of_neighbours(monkeypatch, limit):
+    """The order is an order of the whole graph, and its width is that of its fill-in."""
+    best = min_fill(lattice(12), range(144))
     monkeypatch.setattr(graphs, "_MAX_WORK", limit)
-    found = min_fill(lattice(12), range(144))
-    assert not found.complete
-    assert 1 <= found.width <= 20
+    found = min_fill(lattice(12), range(144), last=range(5))
+    assert found.complete
+    assert sorted(found.order) == list(range(144))
+    assert set(found.order[-5:]) == set(range(5))
+    joined = {v: set() for v in range(144)}
+    for a, b in lattice(12):
+        joined[a].add(b)
+        joined[b].add(a)
+    for v, near in zip(found.order, found.neighbours, strict=True):
+        assert near == joined.pop(v)
+        for u in near:
+            joined[u] = (joined[u] | near) - {u, v}
+    assert 12 <= best.width <= found.width <= 24
+
+
+@pytest.mark.parametrize(("first", "other"), [(300, 12), (2000, 20)])
+def test_the_larger_side_of_a_bipartite_graph_is_eliminated_first(first, other):
+    """Edges are counted in the graph of 300 and 12 nodes; in the larger graph they are too many."""
+    pairs = [(i, first + j) for i in range(first) for j in range(other)]
+    found = min_fill(pairs, range(first + other))
+    assert found.complete
+    assert found.width == other
+    assert set(found.order[:first]) == set(range(first))
+
+
+def test_the_search_stops_at_a_table_that_is_too_large():
+    pairs = list(itertools.combinations(range(40), 2))
+    for scopes in (pairs, [tuple(range(40))]):
+        found = min_fill(scopes, range(40))
+        assert not found.complete
+        assert len(found.order) == len(found.neighbours) == 1
+        assert found.width == 39
 
 
 def test_orders_of_large_trees_of_triangles():

@@ -7,6 +7,7 @@ from scipy.special import logsumexp
 
 from skcrbm.energies.states import unchecked
 from skcrbm.inference.base import ContradictionError, empty_result
+from skcrbm.inference.exact.independent import largest
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -14,7 +15,7 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 def solve(method, energy, query):
     """Answer any query, one model after the other."""
-    check_size(method, energy)
+    _check_size(method, energy)
     fields = empty_result(energy, query)
     shape = energy.n_models, energy.n_variables
     if query.returns & {"marginals", "map", "marginal_map"}:
@@ -60,7 +61,21 @@ def solve(method, energy, query):
     return fields
 
 
-def check_size(method, energy):
+def k_best(method, energy, query):
+    """Return the k best states of each model, and their scores, as two lists."""
+    _check_size(method, energy)
+
+    def run(rows):
+        model = Enumerated(energy, rows.start)
+        best = largest(model.score, query.n_best)
+        return model.states[best], model.score[best]
+
+    with one_blas_thread():
+        found = list(ordered_map(run, row_chunks(energy.n_models, 1), query.n_jobs))
+    return [states for states, _ in found], [scores for _, scores in found]
+
+
+def _check_size(method, energy):
     """Raise a ValueError if a model has too many free variables to enumerate their states."""
     limit = min(method.max_units, MAX_GENERIC_UNITS)
     n_free = int(energy.free.sum(axis=1).max(initial=0))

@@ -26,26 +26,20 @@ def seconds_of_exact(method: Any, energy: BaseEnergy, returns: frozenset) -> flo
     `method` (an `Exact`) alone. It is infinite if "exact" has no solver for the energy, if it
     refuses the models, or if the tables of a model have more than `AUTO_ALL_ENTRIES` entries.
     """
-    seconds = 0.0
-    if "best_states" in returns:
-        seconds += _seconds_of_best_states(method, energy)
-    returns = returns - {"best_states"}
-    if not returns or seconds == math.inf:
-        return seconds
     kind = entry_for(SOLVERS["exact"], type(energy))
     if kind == "BaseEnergy":
-        return seconds + _seconds_of_all_states(method, energy)
+        return _seconds_of_all_states(method, energy)
     if kind and _is_eliminated(energy):
         last = frozenset()
         if "marginal_map" in returns:
             last = map_variables_of(method, energy)
-        return seconds + _seconds_of_tables(method, energy, last)
+        return _seconds_of_tables(method, energy, last)
     if not kind or any(_n_enumerated(energy, query) > method.max_units for query in returns):
         return math.inf
     if isinstance(energy, GroupedRBMEnergy):
         count = max(_n_enumerated(energy, query) for query in returns)
-        return seconds + 2.0**count * energy.n_models * energy.n_variables * _SECONDS_PER_VALUE
-    return seconds + exact_seconds(energy, returns)
+        return 2.0**count * energy.n_models * energy.n_variables * _SECONDS_PER_VALUE
+    return exact_seconds(energy, returns)
 
 
 def _is_eliminated(energy):
@@ -66,17 +60,6 @@ def _seconds_of_all_states(method, energy):
     if n_free.max(initial=0) > min(method.max_units, MAX_GENERIC_UNITS):
         return math.inf
     return float((2.0**n_free).sum()) * energy.n_variables * _SECONDS_PER_VALUE
-
-
-def _seconds_of_best_states(method, energy):
-    """Estimate the time of "best_states", for which energies become factor graphs."""
-    if entry_for(SOLVERS["exact"], type(energy)) == "BaseEnergy":
-        return _seconds_of_all_states(method, energy)
-    if not _is_eliminated(energy) and 2.0 ** energy.n_enumerated() > method.max_entries:
-        return math.inf
-    if isinstance(energy, GroupedRBMEnergy):
-        return 0.0  # the search has its own limits
-    return _seconds_of_tables(method, energy, frozenset())
 
 
 def _seconds_of_tables(method, energy, last):

@@ -16,7 +16,7 @@ from skcrbm.inference.exact.parts import answer_in_parts
 from skcrbm.inference.exact.plans import Plan, make_plan
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.arguments import SHARED, EliminationWork
-from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # Number of samples of a model that are drawn in a single pass over the tables.
@@ -66,6 +66,48 @@ def solve_edges(method, energy, query):
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer
+
+
+def k_best(method, energy, query):
+    """Return the k best states of factor graphs, and their scores."""
+    return k_best_of_models(energy, query.n_best, method.max_entries, query.n_jobs)
+
+
+def k_best_of_models(
+    energy: Any, k: int, max_entries: int = MAX_ELIMINATED_ENTRIES, n_jobs: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k best states (N, m, n) of each model of a factor graph, and their scores (N, m).
+
+    The states are in descending order of the scores. The number m is k, or less if no model has k
+    states of positive weight. If a model has fewer than m such states, its last scores are -inf,
+    and its last states are copies of its best state. A ValueError is raised if a table, or the list
+    of the states of a model, would have more than `max_entries` entries.
+    """
+    check_number_of_states(energy, k, max_entries)
+    states = np.zeros((energy.n_models, k, energy.n_variables), np.int64)
+    scores = np.full((energy.n_models, k), -np.inf)
+
+    def run(chunk):
+        model = Model(energy, chunk)
+        top, conditional, _ = model.eliminate(True)
+        found, losses = model.k_best(conditional, k)
+        states[chunk.rows] = found[..., : energy.n_variables]
+        scores[chunk.rows] = top[:, None] + losses
+
+    with one_blas_thread():
+        for _ in ordered_map(run, chunks_of(energy, max_entries), n_jobs):
+            pass
+    most = int((scores > -np.inf).sum(axis=1).max(initial=0))
+    return states[:, :most], scores[:, :most]
+
+
+def check_number_of_states(energy: Any, k: int, max_entries: int) -> None:
+    """Raise a ValueError if k states of a model have more than `max_entries` entries."""
+    if k * energy.n_variables > max_entries:
+        raise ValueError(
+            f"{k} best states of {energy.n_variables} variables are more than {max_entries} "
+            "entries; lower the number of states (n_best of infer, k of predict_topk)"
+        )
 
 
 def log_odds_of_narrow(energy: FactorGraphEnergy) -> np.ndarray | None:

@@ -13,6 +13,7 @@ the sums are computed from logarithms.
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +22,7 @@ from scipy.special import expit, log_expit
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.states import binary_states, unchecked
 from skcrbm.inference.base import empty_result
+from skcrbm.inference.exact.independent import k_best_joint
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels import rbm_groups as kernels
 from skcrbm.utils.categorical import one_against_rest
@@ -57,6 +59,25 @@ def solve(method, energy, query):
     if "log_odds" in fields:
         fields["log_odds"] = fields["log_odds"].astype(energy.dtype, copy=False)
     return fields
+
+
+def k_best(method, energy, query):
+    """Return the k best states of each model, and their scores, as two lists."""
+    model = _model_for(method, energy, vectors=False)
+
+    def run(rows):
+        log_weight, scores_of = model.choices(rows)
+        found = []
+        for r, top in enumerate(log_weight):
+            number, states, scores = k_best_joint(top, partial(scores_of, r), query.n_best)
+            codes, hidden = model.joined(number, states)
+            found.append((np.hstack([energy.units.units_of(codes), hidden]), scores))
+        return found
+
+    with one_blas_thread():
+        parts = list(ordered_map(run, model.chunks(model.n_columns), query.n_jobs))
+    found = [pair for part in parts for pair in part]
+    return [states for states, _ in found], [scores for _, scores in found]
 
 
 def _model_for(method, energy, vectors):
@@ -257,6 +278,27 @@ class _HiddenStates(_Model):
             log_odds = np.hstack([np.empty((len(each), 0)), *log_odds, on - off])
         return _columns(codes, len(each)), self.states[index], log_weight[each, index], log_odds
 
+    def choices(self, rows):
+        """Return the log-weights (n, M) of the hidden states with the best classes of the outputs.
+
+        The second result is a function that returns the log-weights (L, K) of the classes, given
+        the number of a row and of a hidden state.
+        """
+        log_weight, terms = self._joint(rows, np.max)
+        n_classes = int(self.units.n_classes.max(initial=1))
+
+        def scores_of(r, number):
+            scores = np.full((len(terms), n_classes), -np.inf)
+            for own, term in zip(scores, terms):
+                own[: term.shape[1]] = term[r, :, number]
+            return scores
+
+        return log_weight, scores_of
+
+    def joined(self, number, states):
+        """Return codes and hidden states, given numbers of hidden states and the codes."""
+        return states, self.states[number]
+
     def draw(self, rows, n_samples, key):
         """Draw codes (n, n_samples, L) and hidden states (n, n_samples, H)."""
         index = np.arange(rows.start, rows.stop)
@@ -378,6 +420,26 @@ class _Vectors(_Model):
             odds = at
         log_odds = np.hstack([np.empty((len(each), 0)), *parts, odds])
         return self.codes[index], at > 0, log_weight[each, index], log_odds
+
+    def choices(self, rows):
+        """Return the log-weights (n, M) of the vectors with the best states of the hidden units.
+
+        The second result is a function that returns the log-weights (H, 2) of the states of the
+        hidden units, given the number of a row and of a vector.
+        """
+        log_weight, inputs = self._joint(rows, "max")
+        off = np.where(self.held[rows] == 1, -np.inf, 0.0)
+        can_be_on = self.held[rows] != 0
+
+        def scores_of(r, number):
+            on = np.where(can_be_on[r], inputs[r, number], -np.inf)
+            return np.stack([off[r], on], axis=1)
+
+        return log_weight, scores_of
+
+    def joined(self, number, states):
+        """Return codes and hidden states, given numbers of vectors and the hidden states."""
+        return self.codes[number], states
 
     def draw(self, rows, n_samples, key):
         """Draw codes (n, n_samples, L) and hidden states (n, n_samples, H)."""

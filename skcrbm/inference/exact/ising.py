@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.exact import elimination
-from skcrbm.inference.exact.parts import answer_in_parts
+from skcrbm.inference.exact.independent import largest
+from skcrbm.inference.exact.parts import answer_in_parts, check_time
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.ising_exact import (
     PRODUCT_LIMIT,
@@ -28,6 +30,23 @@ def solve(method, energy, query):
     """
     if energy.couplings_are_sparse:
         return elimination.solve_edges(method, energy, query)
+    _check_size(method, energy)
+    return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
+
+
+def k_best(method, energy, query):
+    """Return the k best states of each model, and their scores, as two lists.
+
+    The labels of models with sparse couplings are eliminated, else all states are enumerated.
+    """
+    if energy.couplings_are_sparse:
+        return elimination.k_best(method, FactorGraphEnergy.from_energy(energy), query)
+    _check_size(method, energy)
+    check_time(energy, query)
+    return _k_best_of_all(method, energy, query)
+
+
+def _check_size(method, energy):
     n_free = int(energy.free.sum(axis=1).max(initial=0))
     if n_free > method.max_units:
         raise ValueError(
@@ -35,7 +54,6 @@ def solve(method, energy, query):
             f"max_units={method.max_units}. Use 'tree_reweighted', 'sum_product', 'mean_field' "
             "or 'gibbs', or Exact(max_units=...) up to 30"
         )
-    return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
 
 
 @with_folded_evidence
@@ -165,6 +183,21 @@ class _Enumeration:
 
 
 @with_folded_evidence
+def _k_best_of_all(method, energy, query):
+    """Find the k best states of each model among all its states; see `k_best`."""
+
+    def run(rows):
+        labels, score = _scores_of_row(energy, rows.start)
+        best = largest(score, query.n_best)
+        states = np.zeros((len(best), energy.n_variables), np.int8)
+        states[:, labels] = (best[:, None] >> np.arange(len(labels))) & 1
+        return states, score[best]
+
+    found = list(ordered_map(run, row_chunks(energy.n_models, 1), query.n_jobs))
+    return [states for states, _ in found], [scores for _, scores in found]
+
+
+@with_folded_evidence
 def _draw(method, energy, query):
     """Draw independent samples of each model from the probabilities of all its states."""
     n, n_labels = energy.field.shape
@@ -173,12 +206,9 @@ def _draw(method, energy, query):
     fields["samples"] = np.zeros((n, query.n_samples, n_labels), np.int8)
     if "sample_log_prob" in query.returns:
         fields["sample_log_prob"] = np.zeros((n, query.n_samples))
-    free, coupling = energy.free, energy.coupling.astype(np.float64)
     for row in range(n):
-        labels = np.flatnonzero(free[row])
+        labels, score = _scores_of_row(energy, row)
         k = len(labels)
-        field = energy.field[row, labels].astype(np.float64)
-        score = _scores(coupling[np.ix_(labels, labels)], field)
         highest = score.max()
         mass = np.cumsum(np.exp(score - highest))
         u = uniforms(key, [row], 0, query.n_samples)[0]
@@ -219,6 +249,13 @@ def _pair_scores(coupling):
     for i in range(len(coupling)):
         scores = np.concatenate([scores, scores + _linear_scores(coupling[i, :i])])
     return scores
+
+
+def _scores_of_row(energy, row):
+    """Return the free labels of a model, and the scores of all their joint states."""
+    labels = np.flatnonzero(energy.free[row])
+    coupling = energy.coupling[np.ix_(labels, labels)].astype(np.float64)
+    return labels, _scores(coupling, energy.field[row, labels].astype(np.float64))
 
 
 def _scores(coupling, field):

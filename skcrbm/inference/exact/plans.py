@@ -211,20 +211,18 @@ def _find_order(graph, held, max_entries, last):
         counts[v] * math.prod([counts[u] for u in near])
         for v, near in zip(found.order, found.neighbours)
     ]
-    if len(found.neighbours) > len(sizes):  # the search for an order stopped before this variable
-        sizes.append(math.prod([counts[u] for u in found.neighbours[-1]]))
     largest, in_all = max(sizes, default=1), sum(sizes)
     if not found.complete or largest > max_entries:
         least = "" if found.complete else "at least "
         raise ValueError(
-            f"'exact' eliminates variables at a width of {least}{found.width}, which needs a "
-            f"table of {least}{_entries(largest)}; the limit is max_entries={max_entries}. Use "
-            "'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
+            f"'exact' found an order of elimination with a width of {least}{found.width}, which "
+            f"needs a table of {least}{_entries(largest)}; the limit is max_entries={max_entries}. "
+            "Use 'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
         )
     if in_all > MAX_KEPT_TABLES * max_entries:
         raise ValueError(
-            f"'exact' eliminates variables at a width of {found.width}, which needs tables of "
-            f"{in_all} entries in all; the limit is {MAX_KEPT_TABLES} times "
+            f"'exact' found an order of elimination with a width of {found.width}, which needs "
+            f"tables of {in_all} entries in all; the limit is {MAX_KEPT_TABLES} times "
             f"max_entries={max_entries}. Use "
             "'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
         )

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
-from skcrbm.inference.exact.parts import answer_in_parts
+from skcrbm.inference.exact.independent import k_best_joint
+from skcrbm.inference.exact.parts import answer_in_parts, check_time
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.rbm_exact import (
     BLOCK,
@@ -48,6 +49,35 @@ _LEAST_ROWS = 64
 def solve(method, energy, query):
     """Answer a query of any kind by enumerating the states of a layer."""
     return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
+
+
+@with_folded_evidence
+def k_best(method, energy, query):
+    """Return the k best states of each model, and their scores, as two lists.
+
+    The states of the smaller layer are enumerated. Given such a state, the units of the other layer
+    are independent.
+    """
+    check_time(energy, query)
+    layers = _Layers(energy, energy.n_visible < energy.n_hidden)
+    k, m = layers.coupling.shape
+    _check_size(method, "smaller", k, "'max_product' or 'icm'")
+
+    def run(rows):
+        row = rows.start
+        off = np.zeros(m)
+
+        def scores_of(number):
+            inputs = layers.other[row] + _bits(np.array([number]), k)[0] @ layers.coupling
+            return np.stack([off, np.where(layers.free[row, k:], inputs, -np.inf)], axis=1)
+
+        top = _all_log_weights(layers, row, _gain_of_best)
+        number, states, scores = k_best_joint(top, scores_of, query.n_best)
+        return layers.in_order(np.hstack([_bits(number, k), states])), scores
+
+    with one_blas_thread():
+        found = list(ordered_map(run, row_chunks(energy.n_models, 1), query.n_jobs))
+    return [states for states, _ in found], [scores for _, scores in found]
 
 
 def _check_size(method, layer, n_units, advice):
@@ -251,7 +281,27 @@ def _sums_of_one(layers):
     return log_partition, log_odds, pairwise
 
 
-def _log_weights(layers, row, states):
+def _gain_of_sum(inputs):
+    """Return the log-weights of units with these inputs if both states are summed."""
+    return np.logaddexp(0, inputs)
+
+
+def _gain_of_best(inputs):
+    """Return the log-weights of units with these inputs if they take their best states."""
+    return np.maximum(inputs, 0)
+
+
+def _all_log_weights(layers, row, gain):
+    """Return the log-weights (2^k,) of all states of the enumerated layer; see `_log_weights`."""
+    k, m = layers.coupling.shape
+    log_weight = np.empty(2**k)
+    for block in row_chunks(2**k, max(1, _BLOCK_UNITS // max(1, k + m))):
+        states = _bits(np.arange(block.start, block.stop), k)
+        log_weight[block], _ = _log_weights(layers, row, states, gain)
+    return log_weight
+
+
+def _log_weights(layers, row, states, gain=_gain_of_sum):
     """Return log-weights (K,) of K states (K, k), and the inputs (K, m) to the other layer.
 
     `row` is the index of the model. The fields of free units already include the effect of the
@@ -262,7 +312,7 @@ def _log_weights(layers, row, states):
     free, free_other = layers.free[row, :k], layers.free[row, k:]
     inputs = layers.other[row] + states @ layers.coupling
     log_weight = states @ layers.enumerated[row]
-    log_weight += np.logaddexp(0, inputs)[:, free_other].sum(1)
+    log_weight += gain(inputs) @ free_other
     log_weight[states[:, ~free].any(1)] = -np.inf
     return log_weight, inputs
 
@@ -286,14 +336,10 @@ def _draw(method, energy, query):
     fields["samples"] = np.zeros((n, n_samples, k + m), np.int8)
     if "sample_log_prob" in query.returns:
         fields["sample_log_prob"] = np.zeros((n, n_samples))
-    size = max(1, _BLOCK_UNITS // max(1, k + m))
 
     def run(rows):
         row = rows.start
-        log_weight = np.empty(2**k)
-        for block in row_chunks(2**k, size):
-            states = _bits(np.arange(block.start, block.stop), k)
-            log_weight[block], _ = _log_weights(layers, row, states)
+        log_weight = _all_log_weights(layers, row, _gain_of_sum)
         highest = log_weight.max()
         mass = np.cumsum(np.exp(log_weight - highest))
         u = uniforms(key, [row], 0, n_samples)[0]

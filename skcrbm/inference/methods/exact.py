@@ -37,8 +37,9 @@ class Exact(InferenceMethod):
     "map" is the best joint state. "marginal_map" is the visible state with the largest sum over
     hidden states; the visible layer is enumerated to find it. If several states are equally good,
     the first of them in binary order is returned. "samples" are independent. "best_states" are the
-    `n_best` best joint states. To find them, variables are eliminated; pairwise energies and RBMs
-    are converted to factor graphs for this purpose.
+    `n_best` best joint states. They are found by the enumeration or elimination that answers "map",
+    with the same `max_units` and `max_entries`. If most couplings of an RBM or of a matrix are 0,
+    elimination may be cheaper: convert the energy with `FactorGraphEnergy.from_energy`.
 
     In a `FactorGraphEnergy`, "marginal_map" maximises over the variables in `map_variables` and
     sums over all other variables. The variables of the sum are eliminated first, which may need
@@ -60,7 +61,7 @@ class Exact(InferenceMethod):
     max_entries : int, default=2**24
         Largest number of entries of a table of an elimination, at 8 bytes each. All tables together
         may have 16 times as many entries. For larger models an error is raised before any table is
-        computed.
+        computed. The "best_states" of a model may have at most as many entries, too.
     map_variables : array-like of int, default=None
         Indices of the variables over which "marginal_map" of a `FactorGraphEnergy` maximises, such
         as the variables that `skcrbm.energies.read_uai_query` reads. Clamped variables may be among
