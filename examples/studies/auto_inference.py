@@ -89,17 +89,40 @@ def row_of_log_z(energy, evidence, target):
 
 
 def table(title, names, rows):
-    """Print a table, and the mean of the absolute errors over the files without "exact"."""
+    """Print a table row by row, and the mean absolute errors over the files without "exact"."""
     print(f"\n{title}\n")
     heads = ["file", "method", "status", "s", *names]
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    hard = []
     for name, cells, errors in rows:
         numbers = [f"{errors[key]:.4f}" if key in errors else "" for key in names]
-        print(f"| {' | '.join([name, *cells, *numbers])} |")
-    hard = [errors for _, cells, errors in rows if cells[1] != "exact"]
+        print(f"| {' | '.join([name, *cells, *numbers])} |", flush=True)
+        if cells[1] != "exact":
+            hard.append(errors)
     if hard:
         means = [np.mean(np.abs([e[key] for e in hard if key in e] or [np.nan])) for key in names]
         print(f"| mean without exact | | | | {' | '.join(f'{m:.4f}' for m in means)} |")
+
+
+def rows_of_marginals(paths):
+    """Yield the name, cells and errors of each file with known marginals."""
+    for path in paths:
+        energy, evidence, _ = read(path)
+        row = row_of_marginals(path, energy, evidence)
+        if row is not None:
+            yield (f"{path.parent.name}/{path.stem}", *row)
+
+
+def rows_of_log_z(paths, known):
+    """Yield the name, cells and distances of each file with a known log Z."""
+    for path in paths:
+        name = f"{path.parent.name}/{path.stem}"
+        facts = known.get(name, {})
+        target = facts.get("exact_log10")
+        target = facts.get("published_PR") if target is None else target
+        if target is not None:
+            energy, evidence, _ = read(path)
+            yield (name, *row_of_log_z(energy, evidence, target))
 
 
 def main():
@@ -109,23 +132,10 @@ def main():
     options = parser.parse_args()
     folder = Path(os.environ["SKCRBM_DATA"]) / "uai"
     known = json.loads((folder / "exact.json").read_text())
-    sums, log_z = [], []
-    for task in ("MAR", "PR", "BAYES"):
-        for path in sorted((folder / task).glob("*.uai")):
-            if options.names and path.stem not in options.names:
-                continue
-            name = f"{task}/{path.stem}"
-            facts = known.get(name, {})
-            energy, evidence, _ = read(path)
-            row = row_of_marginals(path, energy, evidence)
-            if row is not None:
-                sums.append((name, *row))
-            target = facts.get("exact_log10")
-            target = facts.get("published_PR") if target is None else target
-            if target is not None:
-                log_z.append((name, *row_of_log_z(energy, evidence, target)))
-    table("Mean errors of marginals", ["auto", *SINGLE], sums)
-    table("Distances of log10 Z", ["auto", *LOG_Z], log_z)
+    paths = [p for task in ("MAR", "PR", "BAYES") for p in sorted((folder / task).glob("*.uai"))]
+    paths = [p for p in paths if not options.names or p.stem in options.names]
+    table("Mean errors of marginals", ["auto", *SINGLE], rows_of_marginals(paths))
+    table("Distances of log10 Z", ["auto", *LOG_Z], rows_of_log_z(paths, known))
 
 
 if __name__ == "__main__":

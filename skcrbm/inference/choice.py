@@ -264,9 +264,12 @@ def first_that_answers(
 def convergence_advice(method: InferenceMethod) -> str:
     """Return advice for a method that did not converge: alternatives, separated by commas.
 
-    If no alternative is known, the text is "".
+    If no alternative is known, the text is "". The messages that "auto" sends have a private class:
+    they were damped.
     """
     options, kind = vars(method), type(method).__name__
+    if kind.startswith("_"):
+        return ""
     advice = []
     if "max_iter" in options:
         advice.append(f"more iterations ({kind}(max_iter=200))")
