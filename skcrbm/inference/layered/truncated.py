@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from skcrbm.energies.layered_model import LayeredModel
 from skcrbm.utils.options import Integer, Options, options_constraint
@@ -105,10 +105,9 @@ def resolve_truncated(inference: str | TruncatedInference) -> TruncatedInference
 
     A `TruncatedInference` is returned unchanged.
     """
-    if isinstance(inference, str):
-        inference = TruncatedInference(inference)  # pyright: ignore[reportArgumentType]
-    inference.check_options()
-    return inference
+    options: Any = TruncatedInference(method=inference) if isinstance(inference, str) else inference
+    options.check_options()
+    return options
 
 
 def truncated_constraint() -> list:
