@@ -112,6 +112,34 @@ def test_evidence_makes_models_narrow():
     assert infer(energy.condition(held)).method == "exact"
 
 
+def test_large_graphs_with_loops_are_not_planned(monkeypatch):
+    ring = np.column_stack([np.arange(6), np.roll(np.arange(6), -1)])
+    loop = SparseIsingEnergy.from_edges(ring, 0.5, np.zeros(6))
+    graphs = [loop, FactorGraphEnergy.from_energy(loop)]
+    chains = [SparseIsingEnergy.from_edges(ring[:-1], 0.5, np.zeros(6))]
+    chains.append(FactorGraphEnergy.from_energy(chains[0]))
+    for energy in graphs + chains:
+        assert infer(energy).method == "exact"
+    monkeypatch.setattr("skcrbm.inference.exact.cost._MOST_PLANNED", 5)
+    for energy in graphs:
+        assert infer(energy).method == "sum_product"
+    for energy in chains:
+        assert infer(energy).method == "exact"
+
+
+def test_a_refusal_is_planned_once(monkeypatch):
+    """The search for an order of elimination may take seconds."""
+    energy, calls = table_graph(5).condition([0, *[np.nan] * 7]), []
+    from skcrbm.inference.exact import plans
+
+    search = plans.min_fill
+    monkeypatch.setattr(plans, "min_fill", lambda *a: calls.append(1) or search(*a))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="the limit is max_entries=2"):
+            infer(energy, "exact", max_entries=2)
+    assert len(calls) == 1
+
+
 def test_marginal_map_of_a_graph_needs_its_variables():
     with pytest.raises(ValueError, match="'exact' needs map_variables"):
         infer(table_graph(), returns="marginal_map")

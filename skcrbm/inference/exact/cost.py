@@ -17,6 +17,9 @@ from skcrbm.utils.limits import AUTO_ALL_ENTRIES, MAX_GENERIC_UNITS
 # Seconds for an entry of a table of an elimination, and for an entry of the states that NumPy
 # enumerates. Both are measured on models that take seconds.
 _SECONDS_PER_ENTRY, _SECONDS_PER_VALUE = 4e-8, 1e-8
+# Graphs with loops and more variables are not planned: the search for an order of elimination takes
+# 2 s for a torus of this number of variables, and 27 s for a million.
+_MOST_PLANNED = 20_000
 
 
 def seconds_of_exact(method: Any, energy: BaseEnergy, returns: frozenset) -> float:
@@ -24,7 +27,8 @@ def seconds_of_exact(method: Any, energy: BaseEnergy, returns: frozenset) -> flo
 
     The estimate depends on the sizes of the models, their clamped variables and the options of
     `method` (an `Exact`) alone. It is infinite if "exact" has no solver for the energy, if it
-    refuses the models, or if the tables of a model have more than `AUTO_ALL_ENTRIES` entries.
+    refuses the models, if the tables of a model have more than `AUTO_ALL_ENTRIES` entries, or if a
+    graph with loops is so large that the search for an order of elimination would take long.
     """
     kind = entry_for(SOLVERS["exact"], type(energy))
     if kind == "BaseEnergy":
@@ -62,8 +66,20 @@ def _seconds_of_all_states(method, energy):
     return float((2.0**n_free).sum()) * energy.n_variables * _SECONDS_PER_VALUE
 
 
+def _has_loops(energy):
+    """Return True if the graph has too many edges for a forest."""
+    if isinstance(energy, FactorGraphEnergy):
+        scopes = [group.variables for group in energy.tables]
+        n_edges = sum(scope.size - len(scope) for scope in scopes)
+    else:
+        n_edges = len(energy.edges)
+    return n_edges >= energy.n_variables
+
+
 def _seconds_of_tables(method, energy, last):
     """Estimate the time of an elimination from the number of entries of its tables."""
+    if energy.n_variables > _MOST_PLANNED and _has_loops(energy):
+        return math.inf
     if not isinstance(energy, FactorGraphEnergy):
         energy = FactorGraphEnergy.from_energy(energy)
     try:

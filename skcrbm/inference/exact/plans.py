@@ -64,8 +64,14 @@ def make_plan(graph, held: np.ndarray, max_entries: int, last: frozenset = froze
     if key not in plans:
         if len(plans) >= _KEPT:
             plans.clear()
-        plans[key] = _new_plan(graph, held, max_entries, last)
-    return plans[key]
+        try:
+            plans[key] = _new_plan(graph, held, max_entries, last)
+        except ValueError as error:  # kept, because the search for an order may take seconds
+            plans[key] = str(error)
+    found = plans[key]
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
 
 
 def _new_plan(graph, held, max_entries, last):
