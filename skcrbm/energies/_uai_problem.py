@@ -13,7 +13,7 @@ from skcrbm.formats.evidence import TASKS
 
 
 class UAIProblem(NamedTuple):
-    """A network with its evidence, query and solutions, as :func:`read_uai` returns it."""
+    """A network with its evidence, query and solutions, as `read_uai` returns it."""
 
     #: Network without the evidence.
     energy: FactorGraphEnergy

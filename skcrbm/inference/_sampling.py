@@ -227,7 +227,7 @@ def estimate_log_partition(
     >>> from skcrbm.energies import RBMEnergy
     >>> from skcrbm.inference import estimate_log_partition, infer
     >>> energy = RBMEnergy([[1.0, -1.0], [2.0, 0.5]], [0.0, 0.0], [0.5, 0.0])
-    >>> estimate = estimate_log_partition(energy, random_state=0)
+    >>> estimate = estimate_log_partition(energy, method="ais", random_state=0)
     >>> exact = infer(energy, "exact", returns="log_partition").log_partition
     >>> bool(abs(estimate.log_partition - exact) < 4 * estimate.standard_error)
     True

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `reference`, as 
 
 from reference.integer_scores import IntegerScores
 from reference.poison import is_poisoned, poison_memory, poison_modules
+from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.energies import LayeredEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.exceptions import InaccurateInferenceWarning
@@ -429,6 +430,7 @@ def run_case(rng, case):
         warnings.filterwarnings("ignore", "clamp contradicts the factors", UserWarning)
         warnings.filterwarnings("ignore", "the factors of .* contradict", UserWarning)
         warnings.filterwarnings("ignore", category=InaccurateInferenceWarning)
+        warnings.filterwarnings("ignore", "'.*' has not converged", ConvergenceWarning)
         drawn = Case(rng)
         try:
             return drawn.run()
