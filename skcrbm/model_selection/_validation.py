@@ -159,7 +159,7 @@ def cross_validate(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
     -------
     scores : dict
         Arrays with an entry for each fold: "fit_time", "score_time", and "test_score", or
-        "test_" followed by the name of each of several scores.
+        ``"test_"`` followed by the name of each of several scores.
 
     Raises
     ------
