@@ -24,6 +24,7 @@ from skcrbm.datasets._tables import (
     require_distinct_labels,
 )
 from skcrbm.exceptions import DataFileError
+from skcrbm.utils.wrong_features import is_number
 
 
 def read_svmlight(
@@ -212,7 +213,7 @@ def _problem_of(words):
     """Return what is wrong with the words of a line of an svmlight file, or None."""
     if words and ":" not in words[0]:
         for label in words[0].split(","):
-            if not _is_number(label):
+            if not is_number(label):
                 return (
                     f"{label!r} in {words[0]!r} is not a label number; labels are numbers with "
                     "commas between them and without spaces, such as 0,2"
@@ -223,7 +224,7 @@ def _problem_of(words):
     last = -1
     for word in words:
         index, colon, value = word.partition(":")
-        if not colon or not index.isdecimal() or not _is_number(value):
+        if not colon or not index.isdecimal() or not is_number(value):
             return (
                 f"{word!r} is not a feature; a feature is index:value, such as 3:0.5, where index "
                 "is an integer of at least 0 and value is a number"
@@ -235,14 +236,6 @@ def _problem_of(words):
             )
         last = int(index)
     return None
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def read_csv(

@@ -52,10 +52,11 @@ def _holds_text(column):
     """Return True if an array holds a text that is not a number."""
     if column.dtype.kind not in "USOT":
         return False
-    return any(isinstance(v, (str, bytes)) and not _is_number(v) for v in column.flat)
+    return any(isinstance(v, (str, bytes)) and not is_number(v) for v in column.flat)
 
 
-def _is_number(text):
+def is_number(text: Any) -> bool:
+    """Return True if `float` reads a text."""
     try:
         float(text)
     except ValueError:
