@@ -5,7 +5,6 @@ answers; each family of energies has a folder with its solvers. The tables in `r
 classes and the solvers.
 """
 
-from skcrbm.inference._infer import infer
 from skcrbm.inference._sampling import estimate_log_partition, sample
 from skcrbm.inference.base import InferenceMethod, InferenceResult, IterativeMethod, Query
 from skcrbm.inference.choice import available_methods
@@ -35,6 +34,7 @@ from skcrbm.inference.methods._searches import (
 )
 from skcrbm.inference.methods.exact import Exact
 from skcrbm.inference.registry import register_method, register_solver
+from skcrbm.inference.running import infer
 
 __all__ = [
     "AnnealedImportanceSampling",

@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.energies import BaseEnergy
-from skcrbm.inference.automatic import AUTO, choose_method
-from skcrbm.inference.base import InferenceMethod, InferenceResult, check_energy, resolve_method
-from skcrbm.inference.choice import available_methods, check_answers, quoted
-from skcrbm.inference.registry import METHODS
+from skcrbm.inference.automatic import method_of_call
+from skcrbm.inference.base import InferenceMethod, InferenceResult, check_energy
 from skcrbm.inference.running import run_inference
 from skcrbm.utils.validation import check_count
 
@@ -108,14 +106,9 @@ def sample(
     (1, 500, 3)
     """
     check_energy(energy)
-    automatic = isinstance(method, str) and method == AUTO
     if not isinstance(return_log_prob, (bool, np.bool_)):
         raise ValueError(f"return_log_prob must be True or False, got {return_log_prob!r}")
     returns = {"samples", "sample_log_prob"} if return_log_prob else {"samples"}
-    if not automatic:
-        names = [AUTO, *available_methods(energy, returns)]
-        method = resolve_method(method, "method", lambda: names)
-        check_answers(method, energy, returns)
     options = {
         "burn_in": None if burn_in is None else check_count("burn_in", burn_in, 0),
         "thin": None if thin is None else check_count("thin", thin),
@@ -233,45 +226,16 @@ def estimate_log_partition(
     True
     """
     check_energy(energy)
-
     options = {
         "n_chains": None if n_chains is None else check_count("n_chains", n_chains, 2),
         "n_betas": None if n_betas is None else check_count("n_betas", n_betas),
         "random_state": random_state,
     }
-
-    def estimators():
-        names = available_methods(energy, "log_partition")
-        return [name for name in names if METHODS.get(name)().is_random]
-
-    automatic = isinstance(method, str) and method == AUTO
-    if automatic:
-        if clamp is not None:
-            energy, clamp = energy.condition(clamp), None
-        needs = frozenset() if n_samples is None else frozenset({"n_samples"})
-        returns = frozenset({"log_partition"})
-        method = choose_method(energy, returns, needs, _given(options), random=True)
-    else:
-        method = resolve_method(method, "method", lambda: [AUTO, *estimators()])
-    if not automatic and not (method.is_random and "log_partition" in method.answers):
-        names, kind = estimators(), type(energy).__name__
-        raise ValueError(
-            f"method must be one of {quoted(names)}, which estimate log Z of {kind} by random "
-            f"numbers; got {method.name!r}. Use infer for other methods"
-            if names
-            else f"no method estimates log Z of {kind} by random numbers. Use infer instead"
-        )
-    if not automatic:
-        check_answers(method, energy, {"log_partition"})
-        method = method.with_options(**_given(options))
-    if n_samples is not None and "log_partition" not in method.estimated_from_samples:
-        raise ValueError(
-            f"{method.name!r} has no option 'n_samples'; its options are: "
-            f"{', '.join(sorted(vars(method)))}"
-        )
-    result: Any = run_inference(
-        energy, method, returns="log_partition", n_samples=n_samples, clamp=clamp, n_jobs=n_jobs
-    )
+    if clamp is not None:
+        energy = energy.condition(clamp)
+    given, returns = {"n_samples": n_samples}, "log_partition"
+    method = method_of_call(energy, method, returns, given, _given(options), random=True)
+    result: Any = run_inference(energy, method, returns=returns, n_samples=n_samples, n_jobs=n_jobs)
     error = result.standard_error
     if method.name == "exact":
         error = np.zeros(energy.n_models)

@@ -1,8 +1,9 @@
-"""Choose the method behind "auto", the default of `infer`.
+"""Find the inference method of a call: a name, an object or "auto", the default of `infer`.
 
-"exact" is chosen if its tables and its time stay within the limits of `utils/limits.py`. Otherwise
-the first approximate method is chosen that gives all requested answers and has all options of the
-call. The order follows errors on public networks (`examples/studies/auto_inference.py`).
+"auto" chooses "exact" if its tables and its time stay within the limits of `utils/limits.py`.
+Otherwise it chooses the first approximate method that gives all requested answers and has all
+options of the call. The order follows errors on public networks
+(`examples/studies/auto_inference.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
-from skcrbm.inference.base import InferenceMethod, Query
+from skcrbm.inference.base import InferenceMethod, Query, check_returns, resolve_method
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.methods._bounds import DualDecomposition, LinearProgram
 from skcrbm.inference.methods._messages import MaxProduct, MixedProduct, SumProduct
 from skcrbm.inference.methods._samplers import AnnealedImportanceSampling, BPChain, Gibbs
 from skcrbm.inference.methods._searches import MapSearch, SimulatedAnnealing
 from skcrbm.inference.methods.exact import Exact
+from skcrbm.inference.registry import METHODS
 from skcrbm.utils.limits import AUTO_SECONDS, AUTO_TABLE_ENTRIES, MAX_UNITS
 
 AUTO = "auto"
@@ -105,36 +107,71 @@ class _PatientSumProduct(SumProduct):
         return fields, len(late)
 
 
-def choose_method(
+def method_of_call(
     energy: BaseEnergy,
-    returns: frozenset,
-    needs: frozenset,
+    method: Any,
+    returns: Any,
+    arguments: dict[str, Any],
     options: dict[str, Any],
     *,
     random: bool = False,
 ) -> InferenceMethod:
-    """Return the method for a query, with the options of the call.
+    """Return the inference method of a call, with the options of the call.
 
     Parameters
     ----------
     energy : BaseEnergy
         Energy with the evidence of the call.
-    returns : frozenset of str
+    method : str or InferenceMethod
+        A name, a configured object, or "auto", which chooses the method.
+    returns : str, tuple of str or None
         Requested answers.
-    needs : frozenset of str
-        Arguments of the call that not all methods take: those of `InferenceMethod.accepts`, and
-        "n_samples".
+    arguments : dict
+        Arguments of the call that not all methods take: the arguments in `InferenceMethod.accepts`,
+        and "n_samples". None and False stand for arguments that the call does not have.
     options : dict
-        Options of the call. A method without one of the options is not chosen. The exception is
-        "random_state", which methods without random numbers ignore.
+        Options of the call. "auto" does not choose a method without one of the options. The
+        exception is "random_state", which methods without random numbers ignore.
     random : bool, default=False
-        If True, all methods except "exact" must be random, and may take any time.
+        If True, the method must be random. "auto" may also choose "exact", and the random methods
+        may take any time.
 
     Raises
     ------
     ValueError
-        If no method gives all answers, or if no method has all options and arguments.
+        If the method does not exist or does not have an option, or if "auto" finds no method.
     """
+    if isinstance(method, str) and method == AUTO:
+        asked = check_returns(("marginals",) if returns is None else returns, energy.queries)
+        # "samples" are drawn in any number. For other answers n_samples needs a method that takes
+        # it.
+        if "samples" in asked or "log_partition" not in asked:
+            arguments = {**arguments, "n_samples": None}
+        needs = {
+            name
+            for name, value in arguments.items()
+            if value is not None and not (isinstance(value, (bool, np.bool_)) and not value)
+        }
+        return _choose(energy, asked, needs, options, random)
+
+    def names():
+        able = available_methods(energy, returns or ())
+        return [name for name in able if not random or METHODS.get(name)().is_random]
+
+    resolved = resolve_method(method, "method", lambda: [AUTO, *names()])
+    if random and not (resolved.is_random and check_returns(returns) <= resolved.answers):
+        kind = type(energy).__name__
+        raise ValueError(
+            f"method must be one of {quoted(names())}, which estimate log Z of {kind} by random "
+            f"numbers; got {resolved.name!r}. Use infer for other methods"
+            if names()
+            else f"no method estimates log Z of {kind} by random numbers. Use infer instead"
+        )
+    return resolved.with_options(**options)
+
+
+def _choose(energy, returns, needs, options, random):
+    """Return the method that "auto" chooses for a query."""
     exact = Exact(max_units=MAX_UNITS, max_entries=AUTO_TABLE_ENTRIES)
     named = options.keys() - {"random_state"}
     candidates = [exact, *_approximate(energy, returns, bool(needs or named), random)]

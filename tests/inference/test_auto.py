@@ -231,8 +231,9 @@ def test_errors_of_auto(options, message):
         infer(random_rbm(0, 3, 2), **options)
 
 
-def test_an_error_of_exact_marginals_is_0():
-    found = infer(table_graph(), estimate_error=True)
+@pytest.mark.parametrize("method", ["auto", "exact"])
+def test_an_error_of_exact_marginals_is_0(method):
+    found = infer(table_graph(), method, estimate_error=True)
     np.testing.assert_array_equal(found.estimated_error, [0.0])
 
 

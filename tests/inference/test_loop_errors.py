@@ -122,7 +122,7 @@ def test_when_errors_are_estimated():
     ("method", "options", "message"),
     [
         ("sum_product", {"estimate_error": "yes"}, "must be True, False or 'auto', got 'yes'"),
-        ("exact", {"estimate_error": True}, "needs the marginals of 'sum_product'"),
+        ("mean_field", {"estimate_error": True}, "needs the marginals of 'exact', 'sum_product'"),
         ("sum_product", {"estimate_error": True, "returns": "log_partition"}, "asks 'sum_product'"),
     ],
 )

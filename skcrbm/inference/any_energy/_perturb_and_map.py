@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from skcrbm.energies.states import is_categorical
-from skcrbm.inference._infer import best_states
 from skcrbm.inference.any_energy.perturb_and_max_product import StateNoise, answer_by_maxima
 from skcrbm.inference.base import resolve_method
+from skcrbm.inference.running import best_states
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.validation import kernel_array
 
