@@ -63,6 +63,11 @@ class MatrixCouplings(Versioned):
         return len(self.matrix)
 
     @property
+    def n_pairs(self) -> int:
+        """Number of pairs with a coupling that is not 0."""
+        return int(np.count_nonzero(self.matrix)) // 2
+
+    @property
     def graph(self) -> SparseGraph:
         """Graph with an edge for each nonzero coupling. It is made in each call."""
         edges = np.column_stack(np.nonzero(np.triu(self.matrix, 1)))
@@ -208,6 +213,11 @@ class EdgeCouplings(Versioned):
     def n_variables(self) -> int:
         """Number of variables L."""
         return self.graph.n_variables
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of edges."""
+        return len(self.edge_values)
 
     @property
     def matrix(self) -> sparse.csr_array:

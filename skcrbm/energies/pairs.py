@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -27,8 +28,13 @@ from skcrbm.energies._labelled import (
 from skcrbm.energies._sparse_graph import ColourLanes, Neighbours, SparseGraph
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.energies.states import infinite_where_held, unchecked
-from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_MATRIX_ENTRIES
+from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED, MAX_MATRIX_ENTRIES
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array, own_array
+
+# Largest number of 0/1 variables of a table that "exact" accepts by default.
+_MOST_IN_TABLE = MAX_ELIMINATED_ENTRIES.bit_length() - 1
+# An entry of a table of an elimination takes about 2^6 times as long as an enumerated state.
+_ELIMINATION_BITS = 6
 
 
 class PairwiseEnergy(BaseEnergy):
@@ -113,8 +119,10 @@ class IsingEnergy(PairwiseEnergy):
     represents y = +1. Marginals are P(y_i = +1).
 
     Couplings are stored as they are given: an array as a matrix (L, L), a sparse matrix as a list
-    of edges. All methods of inference work with both. Edges take memory and time in proportion to
-    their number, and a matrix in proportion to L^2. Statistics have the form of the couplings.
+    of edges. All methods of inference work with both: "exact" and "sum_product" choose their
+    computation by the number of couplings, whatever the storage is. Edges take memory and time in
+    proportion to their number, and a matrix in proportion to L^2. Statistics have the form of the
+    couplings.
 
     Parameters
     ----------
@@ -481,6 +489,17 @@ class IsingEnergy(PairwiseEnergy):
             self if self.couplings_are_sparse else self._copy_with(_pairs=self._pairs.as_sparse())
         )
 
+    def as_dense(self) -> Self:
+        """Return the energy with its couplings as a matrix, or itself if they are a matrix."""
+        if not self.couplings_are_sparse:
+            return self
+        return self._copy_with(_pairs=MatrixCouplings(self.coupling_matrix()))
+
+    @property
+    def n_couplings(self) -> int:
+        """Number of edges, or of pairs with a coupling other than 0 if couplings are a matrix."""
+        return self._pairs.n_pairs
+
     def with_edge_coupling(self, weights: ArrayLike) -> Self:
         """Return the energy with new couplings (E,), and the same graph, fields and evidence.
 
@@ -524,22 +543,47 @@ class IsingEnergy(PairwiseEnergy):
         return self.field.shape[1]
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of labels or, if sparse, of variables of the largest table.
+        """Return the number of labels or, if "exact" eliminates, of variables of the largest table.
 
-        If couplings are a matrix, "exact" enumerates all labels. If they are sparse, it eliminates
-        variables.
+        See `is_eliminated`.
         """
-        if not self.couplings_are_sparse:
-            return super().n_enumerated(query)
-        found = self._pairs.graph.elimination
-        return found.width + 1 if found.complete else self.n_variables
+        return self._table_size if self.is_eliminated else self.n_variables
 
     @property
     def max_enumerated(self) -> int:
         """Largest `n_enumerated` that the method "exact" accepts by default."""
-        if not self.couplings_are_sparse:
-            return super().max_enumerated
-        return MAX_ELIMINATED_ENTRIES.bit_length() - 1
+        return _MOST_IN_TABLE if self.is_eliminated else super().max_enumerated
+
+    @property
+    def is_eliminated(self) -> bool:
+        """True if "exact" eliminates the labels one by one, False if it enumerates their states.
+
+        Labels are eliminated if this takes less time, or if there are too many of them to enumerate
+        their states. If most labels are clamped, "exact" may enumerate the states of the others.
+        """
+        if self.elimination_is_cheaper:
+            return True
+        return self.n_variables > MAX_ENUMERATED and self._has_tables_of(_MOST_IN_TABLE + 1)
+
+    @property
+    def elimination_is_cheaper(self) -> bool:
+        """True if an elimination of all labels takes less time than an enumeration."""
+        n = self.n_variables
+        return self._has_tables_of(n - _ELIMINATION_BITS - math.log2(max(1, n)))
+
+    def _has_tables_of(self, most):
+        """Return True if an elimination has tables of fewer variables than the number `most`."""
+        n, m = self.n_variables, max(1, math.ceil(most) - 1)
+        # A graph in which the largest table has m < n variables has at most as many edges.
+        if most <= 1 or (m < n and self.n_couplings > (m - 1) * n - m * (m - 1) // 2):
+            return False
+        return self._table_size < most
+
+    @property
+    def _table_size(self):
+        """Number of variables of the largest table of an elimination."""
+        found = self._pairs.graph.elimination
+        return found.width + 1 if found.complete else self.n_variables
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -113,14 +113,14 @@ def test_evidence_makes_models_narrow():
 
 
 def test_large_graphs_with_loops_are_not_planned(monkeypatch):
-    ring = np.column_stack([np.arange(6), np.roll(np.arange(6), -1)])
-    loop = SparseIsingEnergy.from_edges(ring, 0.5, np.zeros(6))
+    ring = np.column_stack([np.arange(16), np.roll(np.arange(16), -1)])
+    loop = SparseIsingEnergy.from_edges(ring, 0.5, np.zeros(16))
     graphs = [loop, FactorGraphEnergy.from_energy(loop)]
-    chains = [SparseIsingEnergy.from_edges(ring[:-1], 0.5, np.zeros(6))]
+    chains = [SparseIsingEnergy.from_edges(ring[:-1], 0.5, np.zeros(16))]
     chains.append(FactorGraphEnergy.from_energy(chains[0]))
     for energy in graphs + chains:
         assert infer(energy).method == "exact"
-    monkeypatch.setattr("skcrbm.inference.exact.cost._MOST_PLANNED", 5)
+    monkeypatch.setattr("skcrbm.inference.exact.cost._MOST_PLANNED", 15)
     for energy in graphs:
         assert infer(energy).method == "sum_product"
     for energy in chains:

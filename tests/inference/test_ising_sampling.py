@@ -59,12 +59,12 @@ def test_score_of_sets():
 
 
 def test_too_many_labels():
-    energy = IsingEnergy(np.zeros((21, 21)), np.zeros(21))
-    with pytest.raises(ValueError, match="there are 21, and the limit is max_units=20"):
+    energy = IsingEnergy(np.ones((25, 25)) - np.eye(25), np.zeros(25))
+    with pytest.raises(ValueError, match="there are 25, and the limit is max_units=20"):
         sample(energy, "exact")
-    assert sample(energy, "gibbs", burn_in=2, random_state=0).shape == (1, 1, 21)
-    clamp = np.full(21, np.nan)
-    clamp[0] = 1
+    assert sample(energy, "gibbs", burn_in=2, random_state=0).shape == (1, 1, 25)
+    clamp = np.full(25, np.nan)
+    clamp[:12] = 1
     assert (sample(energy, "exact", clamp=clamp, random_state=0)[:, :, 0] == 1).all()
 
 

@@ -109,6 +109,61 @@ def test_methods_without_a_choice_by_storage(method, held):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+def banded(n_labels, width, n_models=2):
+    """Return models in which each label is coupled with the next `width` labels."""
+    rng = np.random.default_rng(n_labels)
+    size = n_labels, n_labels
+    upper = np.triu(rng.normal(size=size), 1) * np.tri(*size, k=width)
+    return IsingEnergy(upper + upper.T, rng.normal(size=(n_models, n_labels)))
+
+
+@pytest.mark.parametrize("pairwise", ["sum", "per_example"])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize(
+    ("method", "shape"),
+    [("exact", shape) for shape in ((40, 1), (14, 2), (9, 8))]
+    + [("sum_product", shape) for shape in ((9, 1), (50, 2), (45, 44))],
+)
+def test_the_shape_chooses_and_not_the_storage(shape, method, held, pairwise):
+    """There are models on both sides of each threshold."""
+    energy = banded(*shape)
+    dense, sparse = both_storages(random_evidence(energy, 1) if held else energy)
+    options = {"returns": ("marginals", "statistics", "log_partition"), "pairwise": pairwise}
+    one, other = (infer(x, method, **options) for x in (dense, sparse))
+    np.testing.assert_array_equal(one.marginals, other.marginals)
+    np.testing.assert_array_equal(one.log_partition, other.log_partition)
+    i, k = sparse.edges.T
+    np.testing.assert_allclose(one.pairwise[..., i, k], other.pairwise, atol=1e-12)
+    assert (dense.n_enumerated(), dense.max_enumerated) == (
+        sparse.n_enumerated(), sparse.max_enumerated
+    )  # fmt: skip
+
+
+def test_exact_eliminates_a_chain_that_is_a_matrix():
+    """Sum-product messages are exact on a chain; a narrow band of few labels is enumerated."""
+    chain = banded(40, 1)
+    returns = ("marginals", "statistics", "log_partition", "map")
+    found = infer(chain, "exact", returns=returns)
+    messages_of_chain = infer(chain, "sum_product", tol=1e-13, returns=returns[:3])
+    np.testing.assert_allclose(found.marginals, messages_of_chain.marginals, atol=1e-10)
+    np.testing.assert_allclose(found.log_partition, messages_of_chain.log_partition, rtol=1e-12)
+    np.testing.assert_allclose(found.pairwise, messages_of_chain.pairwise, atol=1e-9)
+    best = infer(chain, "max_product", max_iter=100).assignment
+    np.testing.assert_array_equal(found.assignment, best)
+    assert sample(chain, "exact", random_state=0).shape == (2, 1, 40)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_statistics_of_a_matrix_after_an_elimination(held, monkeypatch):
+    """The labels of pairs without a coupling depend on each other, too."""
+    energy = random_evidence(banded(13, 2), 3) if held else banded(13, 2)
+    found = []
+    for cheaper in (True, False):
+        monkeypatch.setattr(IsingEnergy, "elimination_is_cheaper", cheaper)
+        found.append(infer(energy, "exact", returns="statistics", pairwise="per_example").pairwise)
+    np.testing.assert_allclose(*found, atol=1e-13)
+
+
 def test_max_product_is_exact_on_trees():
     star = np.zeros((6, 6))
     star[0, 1:] = [2.0, -1.0, 0.5, -2.0, 1.0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy, IsingEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
+from skcrbm.inference.exact import ising
 from skcrbm.inference.exact.elimination import chunks_of, map_variables_of
 from skcrbm.inference.exact.parts import exact_seconds, n_visited
 from skcrbm.inference.registry import SOLVERS, entry_for
@@ -33,7 +34,7 @@ def seconds_of_exact(method: Any, energy: BaseEnergy, returns: frozenset) -> flo
     kind = entry_for(SOLVERS["exact"], type(energy))
     if kind == "BaseEnergy":
         return _seconds_of_all_states(method, energy)
-    if kind and _is_eliminated(energy):
+    if kind and _is_eliminated(method, energy):
         last = frozenset()
         if "marginal_map" in returns:
             last = map_variables_of(method, energy)
@@ -46,10 +47,11 @@ def seconds_of_exact(method: Any, energy: BaseEnergy, returns: frozenset) -> flo
     return exact_seconds(energy, returns)
 
 
-def _is_eliminated(energy):
+def _is_eliminated(method, energy):
     """Return True if "exact" eliminates variables instead of enumerating states."""
-    sparse = isinstance(energy, IsingEnergy) and energy.couplings_are_sparse
-    return sparse or isinstance(energy, FactorGraphEnergy)
+    if isinstance(energy, IsingEnergy):
+        return ising.eliminates(method, energy)
+    return isinstance(energy, FactorGraphEnergy)
 
 
 def _n_enumerated(energy, query):

@@ -1,18 +1,23 @@
 """Exact inference on Ising models: enumerate the states of the free labels, or eliminate labels."""
 
+from dataclasses import replace
+
 import numpy as np
+from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.exact import elimination
 from skcrbm.inference.exact.independent import largest
 from skcrbm.inference.exact.parts import answer_in_parts, check_time
+from skcrbm.inference.ising.storage import solve_as_matrix
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.ising_exact import (
     PRODUCT_LIMIT,
     enumerate_ising,
 )
 from skcrbm.kernels.scalar import MAX, SUM
+from skcrbm.utils.limits import MAX_MATRIX_ENTRIES
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
@@ -23,27 +28,35 @@ _CHUNK_STATES = 2**18
 _MAX_LOW = 10
 
 
+def eliminates(method, energy):
+    """Return True if labels are eliminated one by one, False if their states are enumerated."""
+    n_free = int(energy.free.sum(axis=1).max(initial=0))
+    if n_free <= method.max_units and energy.n_variables**2 <= MAX_MATRIX_ENTRIES:
+        return energy.elimination_is_cheaper
+    return energy.couplings_are_sparse or energy.is_eliminated
+
+
 def solve(method, energy, query):
     """Answer a query of any kind by enumerating the states of the free labels.
 
-    If couplings are sparse, the labels are eliminated one by one.
+    If it takes less time, or if there are too many states, the labels are eliminated one by one.
     """
-    if energy.couplings_are_sparse:
-        return elimination.solve_edges(method, energy, query)
+    if eliminates(method, energy):
+        return _eliminate(method, energy, query)
     _check_size(method, energy)
-    return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
+    return solve_as_matrix(_enumerate, method, energy, query)
 
 
 def k_best(method, energy, query):
     """Return the k best states of each model, and their scores, as two lists.
 
-    The labels of models with sparse couplings are eliminated, else all states are enumerated.
+    All states are enumerated, or the labels are eliminated, as in `solve`.
     """
-    if energy.couplings_are_sparse:
+    if eliminates(method, energy):
         return elimination.k_best(method, FactorGraphEnergy.from_energy(energy), query)
     _check_size(method, energy)
     check_time(energy, query)
-    return _k_best_of_all(method, energy, query)
+    return _k_best_of_all(method, energy.as_dense(), query)
 
 
 def _check_size(method, energy):
@@ -54,6 +67,41 @@ def _check_size(method, energy):
             f"max_units={method.max_units}. Use 'tree_reweighted', 'sum_product', 'mean_field' "
             "or 'gibbs', or Exact(max_units=...) up to 30"
         )
+
+
+def _enumerate(method, energy, query):
+    return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
+
+
+def _eliminate(method, energy, query):
+    """Answer a query by an elimination of the labels.
+
+    The statistics of a matrix of couplings are those of all pairs of labels. The elimination is
+    repeated with each label clamped to +1.
+    """
+    fields = elimination.solve_edges(method, energy.as_sparse(), query)
+    if "statistics" not in query.returns or energy.couplings_are_sparse:
+        return fields
+
+    def means(given):
+        asked = replace(query, returns=frozenset({"marginals"}))
+        log_odds = elimination.solve_edges(method, given.as_sparse(), asked)["log_odds"]
+        on = expit(log_odds.astype(np.float64))
+        return on if given.evidence is None else np.where(given.free, on, given.evidence)
+
+    on = means(energy)
+    n, n_labels = on.shape
+    pairs = np.zeros((n, n_labels, n_labels))
+    for i in range(n_labels):
+        held = np.full((n, n_labels), np.nan)
+        possible = energy.free[:, i]
+        held[possible, i] = 1.0
+        pairs[:, i] = on[:, [i]] * means(energy.condition(held))
+    pairs = (pairs + pairs.transpose(0, 2, 1)) / 2
+    if not query.per_example:
+        pairs = np.einsum("n,nik->ik", query.sample_weight.astype(np.float64), pairs)
+    fields["statistics"] = (pairs.astype(energy.dtype),)
+    return fields
 
 
 @with_folded_evidence

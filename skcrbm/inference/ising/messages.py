@@ -1,9 +1,9 @@
 """Pass messages on Ising models.
 
-For a sum of products on couplings in a matrix, the labels are visited in turn: by the kernel of
-`ising_lanes` for many models side by side, or by the kernel of `ising_messages` for one model after
-the other, which supports couplings of any size and any damping. In all other cases the model is
-converted to a factor graph.
+For a sum of products on dense couplings (`is_dense`), the labels are visited in turn: by the kernel
+of `ising_lanes` for many models side by side, or by the kernel of `ising_messages` for one model
+after the other, which supports couplings of any size and any damping. In all other cases the model
+is converted to a factor graph.
 """
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.special import expit
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.factor_graph import messages as graph
+from skcrbm.inference.ising.storage import is_dense, solve_as_matrix
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.kernels.arguments import IsingAnswers, IsingOptions
 from skcrbm.kernels.ising_lanes import ODDS_ROOM, PairLists, pass_ising_lanes
@@ -52,11 +53,9 @@ _MAX_LOG_RATIO = 300.0
 
 def solve_sum_product(method, energy, query):
     """Answer a query by sum-product messages; see `SumProduct`."""
-    if not energy.couplings_are_sparse:
-        return _visit_in_turn(method, energy, query)
-    return _with_pairs(
-        graph.solve_sum_product(method, FactorGraphEnergy.from_energy(energy), query)
-    )
+    if is_dense(energy):
+        return solve_as_matrix(_visit_in_turn, method, energy, query)
+    return _solve_tables(graph.solve_sum_product, method, energy, query)
 
 
 def solve_max_product(method, energy, query):
@@ -66,8 +65,13 @@ def solve_max_product(method, energy, query):
 
 def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`."""
+    return _solve_tables(graph.solve_tree_reweighted, method, energy, query)
+
+
+def _solve_tables(solve, method, energy, query):
+    """Call a solver of factor graphs for an Ising model with a table for each edge."""
     tables = FactorGraphEnergy.from_energy(energy)
-    fields = graph.solve_tree_reweighted(method, tables, query)
+    fields = solve(method, tables, query)
     if "statistics" in fields and not energy.couplings_are_sparse:
         fields["statistics"] = (_all_pairs(energy, tables, query, fields),)
         return fields
