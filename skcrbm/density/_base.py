@@ -42,6 +42,7 @@ from skcrbm.learning.fit import (
     train_one_epoch,
     warn_of_convergence,
 )
+from skcrbm.learning.objectives import energy_at_any_time
 from skcrbm.learning.penalties import ElasticNet
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.sampled_rules import BPChainLearning, BPLearning, PMPLearning
@@ -374,7 +375,8 @@ def density_plan(
     n_rows, by_states = len(rows.visible), not rule.has_density_loss
     energy = model.energy(rows.X)
     missing = bool(np.isnan(rows.visible).any())
-    method = density._training_method(rule, energy, missing).seeded(rng)
+    largest = energy_at_any_time(model, rows.X)
+    method = density._training_method(rule, largest, missing).seeded(rng)
     sampler = rule.density_sampler(energy)
     penalty = None
     if density.alpha or density.alpha_l1:

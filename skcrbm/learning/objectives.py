@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.energies.states import is_categorical, unchecked
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
@@ -209,7 +210,7 @@ class DensityContrast(Contrast):
         have to be enumerated, the score is the pseudo-likelihood of the rows without NaN.
         """
         energy = model.energy(batch.X)
-        if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:
+        if energy_at_any_time(model, batch.X).n_enumerated() <= EXACT_VALIDATION_UNITS:
             exact = resolve_method("exact")
             return -negative_log_likelihood(energy, batch, exact, self.n_jobs) / batch.weight.sum()
         complete = np.flatnonzero(~np.isnan(batch.visible).any(axis=1))
@@ -226,6 +227,15 @@ class DensityContrast(Contrast):
         else:
             wrong = np.logaddexp(0, np.where(rows.visible == 1, -log_odds, log_odds))
         return -float(rows.weight @ wrong.sum(axis=1, dtype=np.float64)) / rows.weight.sum()
+
+
+def energy_at_any_time(model: Any, X: Any) -> BaseEnergy:
+    """Return an energy of the same shape as the energy of a density, without parameters of 0.
+
+    Its size is a limit for the whole training, while a model without couplings is small.
+    """
+    ones = type(model.params)(*(np.ones_like(part) for part in model.params))
+    return model._replace(params=ones).energy(X)
 
 
 def _statistics(energy, moments, weight):

@@ -206,20 +206,24 @@ def test_icm_ends_where_no_flip_is_better(logic):
 @pytest.mark.parametrize("damping", [0.0, 0.5, 0.3])
 @pytest.mark.parametrize("clamped", [False, True])
 def test_sparse_ising_equals_its_tables(dtype, damping, clamped):
+    """Small models visit their labels in turn, tables their factors: they converge to one point."""
     energy = random_sparse_ising(0, dtype=dtype)
     graph = FactorGraphEnergy.from_energy(energy)
     clamp = random_clamp(np.random.default_rng(0), 3, 8) if clamped else None
-    atol = {np.float32: 3e-5, np.float64: 1e-11}[dtype]
-    method = SumProduct(max_iter=7, tol=0, damping=damping)
-    one = infer(energy, method, clamp=clamp, return_trace=True, return_state=True, **EACH)
-    other = infer(graph, method, clamp=clamp, return_trace=True, return_state=True, **EACH)
-    for field in ("marginals", "log_odds", "log_partition", "trace"):
+    atol = {np.float32: 3e-5, np.float64: 1e-9}[dtype]
+    method = SumProduct(
+        max_iter=500, tol={np.float32: 1e-6, np.float64: 1e-12}[dtype], damping=damping
+    )
+    one = infer(energy, method, clamp=clamp, return_state=True, **EACH)
+    other = infer(graph, method, clamp=clamp, **EACH)
+    assert one.converged.all()
+    assert other.converged.all()
+    for field in ("marginals", "log_odds", "log_partition"):
         np.testing.assert_allclose(getattr(one, field), getattr(other, field), atol=atol)
     np.testing.assert_allclose(one.pairwise, other.pairwise[:, 3::4], atol=atol)
-    np.testing.assert_allclose(one.state.values, other.state.values, atol=10 * atol)
-    again = infer(energy, method, clamp=clamp, init=one)
-    expected = infer(graph, method, clamp=clamp, init=other)
-    np.testing.assert_allclose(again.marginals, expected.marginals, atol=atol)
+    again = infer(energy, method, clamp=clamp, init=one, **EACH)
+    assert (again.n_iter <= 2).all()
+    np.testing.assert_allclose(again.pairwise, one.pairwise, atol=atol)
     states = [
         infer(e, "max_product", clamp=clamp, max_iter=9, damping=damping).assignment
         for e in (energy, graph)
