@@ -11,10 +11,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.targets.names import RANK, ranked_index
-from skcrbm.targets.sequences import positions
+from skcrbm.targets.sequences import list_of, positions
 from skcrbm.targets.wrapped import call_given, final_model, inner_method
 from skcrbm.utils.sklearn_private import check_feature_names
-from skcrbm.utils.validation import check_index, note_features, take_rows
+from skcrbm.utils.validation import check_order, note_features, take_rows
 
 __all__ = ["Pipeline", "SequenceTransformer", "make_pipeline"]
 
@@ -90,7 +90,7 @@ class Pipeline(pipeline.Pipeline):
         self : object
             This object.
         """
-        check_index(X, y, "y")  # the steps may return arrays without an index
+        check_order(X=X, y=y, **params)  # the steps may return arrays without an index
         return super().fit(X, y, **params)
 
     @property
@@ -207,8 +207,7 @@ class Pipeline(pipeline.Pipeline):
         score : float
             Score of the last step.
         """
-        check_index(X, y, "y")
-        check_index(X, sample_weight, "sample_weight")
+        check_order(X=X, y=y, sample_weight=sample_weight)
         if y_known is None:
             return super().score(X, y, sample_weight, **params)
         return call_given(self, "score", X, y_known, y=y, sample_weight=sample_weight, **params)
@@ -461,13 +460,15 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, auto_wrap_output_keys
         list of arrays or sparse matrices (n_positions, n_new_features)
         """
         check_is_fitted(self, "transformer_")
+        X = list_of(X, "X", "sequences")
         rows, start = positions(X)
         if start[-1] == 0:  # transformers need at least one row
             return [np.empty((0, 0)) for _ in pairwise(start)]
         if hasattr(self, "feature_names_in_"):
             check_feature_names(self, rows, reset=False)
         rows = self.transformer_.transform(rows)
-        return [take_rows(rows, slice(a, b)) for a, b in pairwise(start.tolist())]
+        parts = [take_rows(rows, slice(a, b)) for a, b in pairwise(start.tolist())]
+        return [_with_rows_of(table, part) for table, part in zip(X, parts)]
 
     @available_if(_names_features)
     def get_feature_names_out(self, input_features: Any = None) -> Any:

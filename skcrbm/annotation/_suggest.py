@@ -13,12 +13,13 @@ from skcrbm.decoding import decode_label_sets
 from skcrbm.targets.distribution import LabelDistribution, is_joint
 from skcrbm.targets.kinds import MultilabelTargets
 from skcrbm.targets.label_sets import all_label_vectors
+from skcrbm.targets.names import in_order_of
 from skcrbm.targets.wrapped import final_model, marginals_of, takes_known
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, validate_params
-from skcrbm.utils.validation import count_rows
+from skcrbm.utils.validation import check_order, count_rows
 
 
 class LabelSuggestions(NamedTuple):
@@ -175,7 +176,8 @@ def suggest_labels(
         known = np.full((count_rows(X), n_labels), np.nan)
     else:
         known = targets.check_known(y_known, X)
-    cost = _checked_cost(cost, known.shape)
+    check_order(X=X, cost=cost)
+    cost = _checked_cost(in_order_of(cost, names, "cost"), known.shape)
     if strategy == "entropy":
         gains = _entropies(_marginals(estimator, X, known, targets))
     else:

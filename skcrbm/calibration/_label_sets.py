@@ -20,7 +20,7 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import Integer
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.sklearn_private import HasMethods, Interval, StrOptions, fit_context
-from skcrbm.utils.validation import check_count, check_index, count_rows, take_rows
+from skcrbm.utils.validation import check_count, check_order, count_rows, take_rows
 
 # Scores that differ by less than this number count as equal, so that rounding errors of sums of
 # probabilities do not decide whether a vector is in a set.
@@ -242,7 +242,7 @@ class ConformalLabelSets(ConformalBase):
             vectors estimates the coverage.
         """
         threshold = self._thresholds_of(X, groups)
-        check_index(X, y, "y")
+        check_order(X=X, y=y)
         labels = self._labels_of_rows(y, count_rows(X))
         scores = self._scores(self.estimator_, X, labels)
         return scores <= threshold + _SLACK

@@ -12,7 +12,7 @@ from skcrbm.targets.names import in_order_of, is_frame, label_names_of
 from skcrbm.targets.proba import label_marginals
 from skcrbm.targets.weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.limits import TIE
-from skcrbm.utils.validation import as_float_array, check_sample_weight
+from skcrbm.utils.validation import as_float_array, check_order, check_sample_weight
 
 #: Metrics that `fit_thresholds` can maximise.
 THRESHOLD_METRICS = scores_maximized_by("threshold")
@@ -96,6 +96,7 @@ def fit_thresholds(
     """
     per_label = check_threshold_metric(metric, per_label)
     check_zero_division(zero_division)
+    check_order(y=y, proba=proba, sample_weight=sample_weight)
     given, y = y, in_order_of(y, proba, "y")
     names = label_names_of(y) if is_frame(y) else None
     y = indicator_with_nan(y, "y")

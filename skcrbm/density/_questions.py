@@ -21,7 +21,7 @@ from skcrbm.inference.base import resolve_method
 from skcrbm.inference.running import run_inference
 from skcrbm.utils.options import check_parameters, is_auto
 from skcrbm.utils.pickling import SavedModel
-from skcrbm.utils.validation import check_count, check_index, checked_features, weighted_rows
+from skcrbm.utils.validation import check_count, check_order, checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
 # Result that inference must return for a method of a density. Methods of densities that are not
@@ -80,7 +80,7 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
         return visible
 
     def _check_training_data(self, X, y, sample_weight, *, reset):
-        check_index(X, sample_weight, "sample_weight")
+        check_order(X=X, sample_weight=sample_weight)
         visible = self._visible(X, reset)
         (visible,), weight = weighted_rows((visible,), sample_weight)
         return np.empty((len(visible), 0), visible.dtype), visible, weight

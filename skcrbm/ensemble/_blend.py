@@ -28,7 +28,7 @@ from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, fit_context
 from skcrbm.utils.validation import (
     check_count,
-    check_index,
+    check_order,
     check_same_rows,
     note_features,
     take_rows,
@@ -170,7 +170,7 @@ class BlendedLabelSets(WrappingClassifier):
                 "for BlendedLabelSets; use another classifier for the classes of a 1-D y"
             )
         check_same_rows(X, y)
-        check_index(X, sample_weight, "sample_weight")
+        check_order(X=X, y=y, sample_weight=sample_weight)
         note_features(self, X)
         y = targets.for_classifier(y)
         visible, weight = weighted_labels(targets, y, sample_weight)
@@ -328,7 +328,7 @@ class BlendedLabelSets(WrappingClassifier):
         """
         parts = self._parts(X)
         visible = self._targets.encode(y)
-        check_index(X, y, "y")
+        check_order(X=X, y=y)
         check_same_rows(parts.trees, visible)
         stack = np.asarray(self._final.score_samples(parts.inputs, visible))
         trees = (parts.trees * _agreement(visible, self.label_sets_)).sum(axis=1)

@@ -28,7 +28,7 @@ from skcrbm.utils.options import Integer, ProbabilisticClassifier, check_paramet
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.sklearn_private import Interval, fit_context
 from skcrbm.utils.validation import (
-    check_index,
+    check_order,
     check_same_rows,
     check_sample_weight,
     count_rows,
@@ -295,7 +295,7 @@ class OutOfBagLogOdds(TransformerMixin, SavedModel, MetaEstimatorMixin, BaseEsti
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         note_features(self, X)
         check_same_rows(X, y)
-        check_index(X, sample_weight, "sample_weight")
+        check_order(X=X, y=y, sample_weight=sample_weight)
         estimator: Any = clone(self.estimator)
         for name in ("label_sets_", "_rows"):  # attributes of an earlier fit
             vars(self).pop(name, None)

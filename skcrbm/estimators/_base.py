@@ -30,7 +30,7 @@ from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import (
     check_count,
-    check_index,
+    check_order,
     checked_features,
     refuse_label_weights,
     weighted_rows,
@@ -387,7 +387,7 @@ class JointClassifier(StructuredClassifier):
             joint = self._joint(X, y_known)
             if y is None:
                 return np.zeros(joint.n_rows)
-            check_index(X, y, "y")
+            check_order(X=X, y=y)
             visible = self._targets.encode(y)
             if len(visible) != joint.n_rows:
                 raise ValueError(
@@ -567,8 +567,7 @@ def training_rows(
     """
     if not reset:
         model._targets.check_classes(classes)
-    check_index(X, y, "y")
-    check_index(X, sample_weight, "sample_weight")
+    check_order(X=X, y=y, sample_weight=sample_weight)
     targets = model._make_targets(y, classes) if reset or y is None else model._targets
     X = model._validate_X(X, reset)
     # Copy the labels to C order, so that a data frame, which has Fortran order, and an array give

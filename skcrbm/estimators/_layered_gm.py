@@ -65,7 +65,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
-from skcrbm.utils.validation import check_index
+from skcrbm.utils.validation import check_order
 from skcrbm.utils.warnings import warn_user
 
 _DEFAULT_LAYERS = (Dense(100),)
@@ -559,7 +559,7 @@ class LayeredGMClassifier(CallbackSupportMixin, LayeredAnswers):
         log_beliefs = self._log_beliefs(X)
         if y is None:
             return np.zeros(len(log_beliefs))
-        check_index(X, y, "y")
+        check_order(X=X, y=y)
         visible = self._targets.encode(y)
         if len(visible) != len(log_beliefs):
             raise ValueError(

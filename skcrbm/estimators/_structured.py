@@ -8,7 +8,7 @@ reads X and y, makes its model and its objective, and answers questions about a 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,6 +40,7 @@ from skcrbm.learning.solvers import (
 from skcrbm.learning.structured.penalty import PLAIN_ALPHA, search_alpha, structured_penalty
 from skcrbm.learning.structured.rows import StructureSource
 from skcrbm.targets.codes import MISSING, UNKNOWN, LabelCoder, warn_of_new_label
+from skcrbm.targets.names import in_rows_of
 from skcrbm.targets.sequences import Structure, flat_labels, item_weights, split_rows
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
@@ -56,7 +57,12 @@ from skcrbm.utils.options import Integer, check_parameters, is_auto, option_name
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 from skcrbm.utils.pickling import SavedModel
 from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
-from skcrbm.utils.validation import NothingToLearnError, check_count, check_sample_weight
+from skcrbm.utils.validation import (
+    NothingToLearnError,
+    check_count,
+    check_order,
+    check_sample_weight,
+)
 from skcrbm.utils.warnings import warn_user
 
 # Names of the solvers of `ChainCRF` and `GraphCRF`.
@@ -285,6 +291,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
 
     def _training_batch(self, X, y, sample_weight, resume, classes=None, **reading) -> Any:
         """Validate X, y and the weights; set the attributes that describe classes and features."""
+        X, y = _listed(X), _listed(y)
+        check_order(X=X, y=y, sample_weight=sample_weight)
         if resume:
             arrays = self._rows.transform(X)
         else:
@@ -597,6 +605,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             inference of the model is approximate; in `GridCRF` they are the sums of the
             log-probabilities of the observed labels.
         """
+        X, y = _listed(X), _listed(y)
+        check_order(X=X, y=y)
         batch = self._coded(X, y, "y")
         with one_blas_thread():
             return np.array(self._by_rows(batch, self._log_likelihoods, 0.0))
@@ -625,6 +635,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         -------
         float
         """
+        X, y = _listed(X), _listed(y)
+        check_order(X=X, y=y, sample_weight=sample_weight)
         batch = self._given(X, y_known)
         labels = self._labels(y, batch.arrays)
         path = self._codes(labels, batch.arrays, allow_unknown=True)
@@ -642,7 +654,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         Labels that are not known get the code `MISSING`. Known labels must agree with the
         constraints.
         """
-        batch = self._coded(X, y_known, "y_known")
+        X = _listed(X)
+        batch = self._coded(X, in_rows_of(_listed(y_known), X), "y_known")
         self._require_possible(batch, "y_known")
         return batch
 
@@ -810,6 +823,11 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
     @abstractmethod
     def _log_likelihoods(self, batch) -> np.ndarray:
         """Return the log-likelihood (n,) of the known labels of each row."""
+
+
+def _listed(rows):
+    """Return an iterator as a list, because it can be read only once; keep other rows."""
+    return list(rows) if isinstance(rows, Iterator) else rows
 
 
 def _loss_and_gap(loss, gap):

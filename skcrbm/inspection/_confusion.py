@@ -8,6 +8,7 @@ from skcrbm.targets.indicator import indicator_by_name, indicator_with_nan
 from skcrbm.targets.names import label_names_of
 from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.sklearn_private import check_matplotlib_support
+from skcrbm.utils.validation import check_order
 
 
 class LabelConfusionDisplay(SharesDisplay):
@@ -76,6 +77,7 @@ class LabelConfusionDisplay(SharesDisplay):
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
+        check_order(X=X, y=y)
         names = getattr(final_model(estimator)[0], "label_names_", None)
         if names is not None:
             y = indicator_by_name(y, names, len(names))
@@ -113,6 +115,7 @@ class LabelConfusionDisplay(SharesDisplay):
             If `y_true` and `y_pred` differ in shape, or contain values that are not labels.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        check_order(y_true=y_true, y_pred=y_pred)
         columns = label_names_of(y_true, "y_true")
         true = indicator_with_nan(y_true, "y_true")
         predicted = indicator_by_name(y_pred, columns, true.shape[1], "y_pred")

@@ -8,7 +8,7 @@ from skcrbm.targets.names import label_names_of
 from skcrbm.targets.proba import label_marginals
 from skcrbm.targets.wrapped import call_given
 from skcrbm.utils.sklearn_private import check_matplotlib_support
-from skcrbm.utils.validation import check_count
+from skcrbm.utils.validation import check_count, check_order
 
 
 class ReliabilityDisplay:
@@ -104,6 +104,7 @@ class ReliabilityDisplay:
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
+        check_order(X=X, y=y)
         names = label_names_of(y)
         if isinstance(labels, str) and labels == "sets":
             target = indicator_with_nan(y)
@@ -170,6 +171,7 @@ class ReliabilityDisplay:
             If shapes differ, or an argument is invalid.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        check_order(y_true=y_true, y_prob=y_prob)
         names = label_names_of(y_true) if label_names is None else label_names
         y_true, y_prob = indicator_with_nan(y_true), np.asarray(y_prob, dtype=np.float64)
         if y_prob.shape != y_true.shape:

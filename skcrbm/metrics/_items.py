@@ -19,9 +19,10 @@ from sklearn.metrics import (
 
 from skcrbm.metrics._masked import RoutedScorer, close_names
 from skcrbm.targets.codes import is_missing, label_list, warn_of_new_label
+from skcrbm.targets.names import in_rows_of
 from skcrbm.targets.sequences import Structure, item_weights
 from skcrbm.targets.wrapped import call_given
-from skcrbm.utils.validation import check_sample_weight, filled_with_nan
+from skcrbm.utils.validation import check_order, check_sample_weight, filled_with_nan
 
 _ROW = Structure("row", "item")
 _RATIOS = {
@@ -67,6 +68,8 @@ class _ItemScorer(RoutedScorer):
         return f"item_scorer({self.name!r}{options})"
 
     def __call__(self, estimator, X, y, *, sample_weight=None, y_known=None) -> float:
+        check_order(X=X, y=y, sample_weight=sample_weight)
+        y_known = in_rows_of(y_known, X)
         loss = self.name == "neg_log_loss"
         answers = call_given(estimator, "predict_proba" if loss else "predict", X, y_known)
         items = _Items(y, answers, loss, sample_weight, y_known)

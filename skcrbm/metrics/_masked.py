@@ -16,10 +16,11 @@ from skcrbm.targets.indicator import (
     indicator_by_name,
     without_known,
 )
-from skcrbm.targets.names import in_order_of, is_frame, label_names_of
+from skcrbm.targets.names import in_order_of, in_rows_of, is_frame, label_names_of
 from skcrbm.targets.proba import is_list_of_outputs, positive_columns
 from skcrbm.targets.scored import check_scored, dense_2d
 from skcrbm.targets.wrapped import call_given, final_model
+from skcrbm.utils.validation import check_order
 
 
 def _check_name(name):
@@ -164,6 +165,8 @@ class _MaskedScorer(RoutedScorer):
 
     def __call__(self, estimator, X, y, *, sample_weight=None, y_known=None) -> float:
         kind = SCORES[self.name].needs
+        check_order(X=X, y=y, sample_weight=sample_weight)
+        y_known = in_rows_of(y_known, X)
         # Models of this package store the names of all labels in `_targets`. Their attribute
         # `label_names_` contains only names that are strings.
         names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)

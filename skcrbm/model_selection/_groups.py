@@ -17,7 +17,7 @@ from skcrbm.targets.groups import check_groups
 from skcrbm.targets.indicator import positive_labels, with_dimensions
 from skcrbm.targets.names import is_frame
 from skcrbm.utils.sklearn_private import safe_indexing
-from skcrbm.utils.validation import check_index
+from skcrbm.utils.validation import check_order
 
 
 def _group_parts(present, groups, shares, rng=None):
@@ -138,8 +138,7 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
             raise ValueError(
                 "groups must hold the group of each row; MultilabelStratifiedKFold needs no groups"
             )
-        check_index(X, y, "y")
-        check_index(y, groups, "groups", "y")
+        check_order(X=X, y=y, groups=groups)
         y = y if y is None or is_frame(y) else with_dimensions(y)
         return super().split(X, y, check_groups(groups, X))
 
@@ -206,8 +205,7 @@ def multilabel_train_test_split(
     >>> X_test.shape, y_train.mean(axis=0).round(2), y_test.mean(axis=0).round(2)
     ((50, 20), array([0.43, 0.31, 0.32, 0.52]), array([0.42, 0.3 , 0.32, 0.52]))
     """
-    for i, array in enumerate((y, *arrays)):
-        check_index(X, array, f"arrays[{i - 1}]" if i else "y")
+    check_order(X=X, y=y, **{f"arrays[{i}]": array for i, array in enumerate(arrays)})
     y = y if is_frame(y) else with_dimensions(y)
     all_arrays = indexable(X, y, *arrays)
     test_size = 0.25 if test_size is None and train_size is None else test_size

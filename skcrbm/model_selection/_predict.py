@@ -13,7 +13,7 @@ from skcrbm.targets.names import label_names_of
 from skcrbm.targets.proba import dense_answer, is_list_of_outputs, label_marginals, require_rows
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
-from skcrbm.utils.validation import check_index, count_rows
+from skcrbm.utils.validation import check_order, count_rows
 
 
 @validate_params(
@@ -99,9 +99,7 @@ default="predict"
     >>> cross_val_predict(model, X, Y, cv=3, method="predict_proba").shape
     (150, 5)
     """
-    check_index(X, y, "y")
-    for name, value in (params or {}).items():
-        check_index(X, value, name)
+    check_order(X=X, y=y, **(params or {}))
     groups = None if groups is None else check_groups(groups, X)
     target = split_target(estimator, y)
     if target.kind == "classes of rows":

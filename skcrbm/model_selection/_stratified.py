@@ -8,7 +8,7 @@ from sklearn.utils import check_random_state
 
 from skcrbm.targets.indicator import positive_labels, with_dimensions
 from skcrbm.targets.names import is_frame
-from skcrbm.utils.validation import check_index
+from skcrbm.utils.validation import check_order
 
 
 def _parts(present, sizes, rng=None):
@@ -104,7 +104,7 @@ class _IndicatorSplit:
                 "into both parts of a split. MultilabelStratifiedGroupKFold keeps groups "
                 "together"
             )
-        check_index(X, y, "y")
+        check_order(X=X, y=y)
         y = y if y is None or is_frame(y) else with_dimensions(y)
         return super().split(X, y, groups)
 

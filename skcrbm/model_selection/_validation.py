@@ -13,19 +13,19 @@ from sklearn.model_selection import GroupKFold
 
 from skcrbm.metrics import masked_scorer
 from skcrbm.model_selection._kinds import split_target
-from skcrbm.utils.validation import check_index
+from skcrbm.utils.validation import check_order
 
 
-def _prepared(estimator, X, y, groups, cv, scoring):
+def _prepared(estimator, X, y, groups, cv, scoring, params=None):
     """Return y, the folds and the scoring for a function of scikit-learn.
 
     A number of folds becomes a splitter, because scikit-learn looks at y to choose a splitter, and
     raises an error if y contains NaN. Names of scores of a 0/1 y become scorers of its observed
-    labels.
+    labels. `params` are further arguments of `fit`.
     """
+    check_order(X=X, y=y, **{"groups": groups, **(params or {})})
     if y is None or not is_classifier(estimator):
         return y, cv, scoring
-    check_index(X, y, "y")
     target = split_target(estimator, y)
     if cv is None or isinstance(cv, Integral):
         cv = target.splitter(cv, groups)
@@ -70,7 +70,8 @@ def _of_labels(scoring, has_gaps):
 def _call(function: Callable, estimator, X, y, groups, cv, scoring, options: dict) -> Any:
     """Call a function of scikit-learn with folds that fit y."""
     given = (options.get("params") or {}).get("groups") if groups is None else groups
-    y, cv, scoring = _prepared(estimator, X, y, given, cv, scoring)
+    params = options.get("params")
+    y, cv, scoring = _prepared(estimator, X, y, given, cv, scoring, params)
     return function(estimator, X, y, groups=groups, cv=cv, scoring=scoring, **options)
 
 
@@ -395,7 +396,7 @@ class _SearchMixin:
         cv, scoring = self.cv, self.scoring
         groups = params.get("groups")
         try:
-            y, self.cv, self.scoring = _prepared(self.estimator, X, y, groups, cv, scoring)
+            y, self.cv, self.scoring = _prepared(self.estimator, X, y, groups, cv, scoring, params)
             return super().fit(X, y, **params)  # type: ignore[misc]
         finally:
             self.cv, self.scoring = cv, scoring

@@ -22,6 +22,7 @@ from skcrbm.targets.sequences import (
     list_of,
 )
 from skcrbm.utils.graphs import Cliques, GraphArrays
+from skcrbm.utils.validation import check_index
 
 
 class Graph(NamedTuple):
@@ -140,6 +141,8 @@ class GraphRows:
                     "of each edge"
                 )
             return np.zeros((n_edges, width or 0))
+        names = f"X[{i}].edge_features", f"X[{i}].edges"
+        check_index(graph.edges, graph.edge_features, *names)
         found = check_array(
             graph.edge_features, dtype=np.float64, input_name=f"edge_features of graph {i} of X",
             ensure_min_features=0, ensure_2d=False, allow_nd=True,
@@ -307,6 +310,7 @@ def _types_of(graph, i):
             f"node_types of graph {i} of X should be a sequence with a type for each node, got "
             f"{types!r}"
         )
+    check_index(graph.nodes, types, f"X[{i}].node_types", f"X[{i}].nodes")
     refuse_text_of_missing(types, f"node_types of graph {i} of X")
     types = types.tolist() if isinstance(types, np.ndarray) else list(types)
     if any(is_missing(kind) for kind in types):

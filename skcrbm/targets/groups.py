@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skcrbm.targets.codes import is_missing, kind_of, label_array
-from skcrbm.utils.validation import check_index, count_rows
+from skcrbm.utils.validation import check_order, count_rows
 
 
 def check_groups(groups: Any, X: Any) -> np.ndarray:
@@ -17,7 +17,7 @@ def check_groups(groups: Any, X: Any) -> np.ndarray:
     row (None, NaN or pandas' NA), or if it mixes strings and numbers.
     """
     n_rows = count_rows(X)
-    check_index(X, groups, "groups")
+    check_order(X=X, groups=groups)
     found = label_array(groups, "groups")
     if found.shape != (n_rows,):
         raise ValueError(

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skcrbm.utils.validation import items_with_index, row_index
+
 _MAX_LISTED = 20  # largest number of names in an error message
 
 RANK = "rank"  # name of the index level that numbers the k label vectors predicted for a row
@@ -73,15 +75,23 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
     return y[list(wanted)]
 
 
-def in_rows_of(y_known: Any, X: Any) -> Any:
+def in_rows_of(y_known: Any, X: Any, name: str = "y_known", rows_of: str = "X") -> Any:
     """Return a pandas `y_known` with its rows in the order of the index of X.
 
     `y_known` is returned unchanged if X or `y_known` has no pandas index, or if there is a single
-    row. A ValueError is raised if the two indices differ and cannot be matched, because they hold
-    different or repeated values.
+    row. In lists of pandas objects, such as sequences and their labels, the items of each sequence
+    are put in order. A ValueError is raised if the two indices differ and cannot be matched,
+    because they hold different or repeated values. `name` and `rows_of` are the names of `y_known`
+    and X in the message.
     """
-    rows, known_rows = getattr(X, "index", None), getattr(y_known, "index", None)
-    if not (hasattr(rows, "get_indexer") and hasattr(known_rows, "get_indexer")):
+    rows, known_rows = row_index(X), row_index(y_known)
+    if rows is None and known_rows is None and (pairs := items_with_index(X, y_known)):
+        ordered = [
+            in_rows_of(second, first, f"{name}[{i}]", f"{rows_of}[{i}]{part}")
+            for i, (first, second, part) in enumerate(pairs)
+        ]
+        return [*ordered, *y_known[len(ordered) :]]  # the caller refuses a wrong number of rows
+    if rows is None or known_rows is None:
         return y_known
     if len(rows) != len(known_rows) or len(rows) == 1 or known_rows.equals(rows):
         return y_known  # the caller raises an error about a wrong number of rows
@@ -90,9 +100,9 @@ def in_rows_of(y_known: Any, X: Any) -> Any:
         if (place >= 0).all():
             return y_known.iloc[place]
     raise ValueError(
-        "The rows of y_known cannot be matched with the rows of X: their indices differ, and hold "
-        "different or repeated values. If the rows of X and y_known are in the same order, pass "
-        "X.reset_index(drop=True) and y_known.reset_index(drop=True)"
+        f"The rows of {name} cannot be matched with the rows of {rows_of}: their indices differ, "
+        f"and hold different or repeated values. If the rows of {rows_of} and {name} are in the "
+        f"same order, pass {rows_of}.reset_index(drop=True) and {name}.reset_index(drop=True)"
     )
 
 

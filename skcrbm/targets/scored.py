@@ -12,7 +12,7 @@ from skcrbm.targets.indicator import ragged_text, require_observed, require_zero
 from skcrbm.targets.names import in_order_of, label_names_of
 from skcrbm.targets.proba import is_list_of_outputs, positive_columns
 from skcrbm.targets.weights import checked_label_weight, is_per_label, label_layers
-from skcrbm.utils.validation import check_index, filled_with_nan
+from skcrbm.utils.validation import check_order, filled_with_nan
 
 
 def dense_2d(values: Any, name: str) -> np.ndarray:
@@ -100,8 +100,7 @@ def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tup
     If single labels have weights, the n rows are weighted copies of the given rows, as described in
     `masked_score`.
     """
-    check_index(y_true, values, argument, "y_true")
-    check_index(y_true, sample_weight, "sample_weight", "y_true")
+    check_order(y_true=y_true, **{argument: values}, sample_weight=sample_weight)
     values = in_order_of(values, y_true, argument)
     y = dense_2d(y_true, "y_true")
     observed = ~np.isnan(y)

@@ -27,7 +27,7 @@ from skcrbm.targets.names import in_rows_of, label_names_of
 from skcrbm.targets.proba import label_marginals, require_rows
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.sklearn_private import is_search, safe_indexing
-from skcrbm.utils.validation import check_index, check_same_rows, count_rows
+from skcrbm.utils.validation import check_order, check_same_rows, count_rows
 from skcrbm.utils.wrong_features import one_dimension_text, text_advice
 
 
@@ -72,7 +72,7 @@ def wrapped_rows(
             f"columns, got a y of shape {np.shape(y)}, which is a single output"
         )
     check_same_rows(X, y)
-    check_index(X, sample_weight, "sample_weight")
+    check_order(X=X, y=y, sample_weight=sample_weight)
     y = targets.for_classifier(y)
     return WrappedRows(targets, y, targets.encode(y), targets.checked_weight(sample_weight, y))
 

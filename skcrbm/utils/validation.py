@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from itertools import combinations
 from numbers import Integral
 from typing import Any
 
@@ -224,8 +225,16 @@ def check_same_rows(X: Any, y: Any, sample_weight: Any = None, y_known: Any = No
         check_consistent_length(X, y, sample_weight, y_known)
     except TypeError as error:
         raise TypeError(f"X and y must be arrays with a row for each sample: {error}") from error
-    check_index(X, y, "y")
-    check_index(X, sample_weight, "sample_weight")
+    check_order(X=X, y=y, sample_weight=sample_weight)
+
+
+def check_order(**arguments: Any) -> None:
+    """Raise a ValueError if two of the arguments have rows in another order, see `check_index`.
+
+    The keywords are the names of the arguments. None is ignored.
+    """
+    for (rows_of, first), (name, second) in combinations(arguments.items(), 2):
+        check_index(first, second, name, rows_of)
 
 
 def check_index(X: Any, values: Any, name: str, rows_of: str = "X") -> None:
@@ -234,10 +243,14 @@ def check_index(X: Any, values: Any, name: str, rows_of: str = "X") -> None:
     Rows are taken by position, as in scikit-learn. If the indices contain the same labels in
     another order, then either the order or the labels are wrong. This holds as well for indices
     that share some of their labels, unless one of them only counts the rows from 0. `name` and
-    `rows_of` are the names of `values` and X in the message.
+    `rows_of` are the names of `values` and X in the message. In lists of pandas objects, such as
+    sequences and their labels, the items at the same position are compared.
     """
-    rows, own = getattr(X, "index", None), getattr(values, "index", None)
-    if not (hasattr(rows, "get_indexer") and hasattr(own, "get_indexer")):
+    rows, own = row_index(X), row_index(values)
+    if rows is None and own is None:
+        for i, (first, second, part) in enumerate(items_with_index(X, values)):
+            check_index(first, second, f"{name}[{i}]", f"{rows_of}[{i}]{part}")
+    if rows is None or own is None:
         return
     if len(rows) != len(own) or len(rows) < 2 or own.equals(rows):
         return  # the caller raises an error about a wrong number of rows
@@ -250,6 +263,36 @@ def check_index(X: Any, values: Any, name: str, rows_of: str = "X") -> None:
         f"row belongs to the row of {rows_of} with its label, or "
         f"{name}.set_axis({rows_of}.index) if the rows are in the same order"
     )
+
+
+def row_index(values: Any) -> Any:
+    """Return the index of a pandas object, or None for any other object.
+
+    An index is returned as it is.
+    """
+    index = values if hasattr(values, "get_indexer") else getattr(values, "index", None)
+    return index if hasattr(index, "get_indexer") else None
+
+
+def items_with_index(X: Any, values: Any) -> list[tuple[Any, Any, str]]:
+    """Return triples of an item of X, the item of `values` beside it, and its place in its item.
+
+    X and `values` are lists. The result is empty if X or `values` has no pandas objects as items.
+    The items of a graph are its nodes, at the place ".nodes".
+    """
+    if not (_has_pandas_items(X) and _has_pandas_items(values)):
+        return []
+    return [
+        (first.nodes, second, ".nodes") if hasattr(first, "nodes") else (first, second, "")
+        for first, second in zip(X, values)
+    ]
+
+
+def _has_pandas_items(values):
+    """Return True if `values` is a list with pandas objects or graphs."""
+    if not isinstance(values, (list, tuple)) and getattr(values, "dtype", 0) != "O":
+        return False
+    return any(hasattr(kind, "iloc") or hasattr(kind, "nodes") for kind in set(map(type, values)))
 
 
 def _counts_rows(index):

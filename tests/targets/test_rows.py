@@ -1,23 +1,27 @@
-"""Rows of X and of the arguments beside it: one policy of the index, and groups without a name."""
+"""One policy of the index for rows and items of X and of the arguments beside it; groups."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from reference.every_estimator import data_of, model_of, of_form
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skcrbm import CRBMClassifier
-from skcrbm.annotation import find_label_issues
+from skcrbm.annotation import find_label_issues, suggest_labels
 from skcrbm.calibration import ConformalLabelSets
-from skcrbm.metrics import masked_score
+from skcrbm.decoding import fit_thresholds
+from skcrbm.metrics import item_scorer, masked_score, masked_scorer
 from skcrbm.model_selection import (
+    GridSearchCV,
     MultilabelStratifiedGroupKFold,
     MultilabelStratifiedKFold,
     cross_val_predict,
+    cross_val_score,
     multilabel_train_test_split,
 )
-from skcrbm.pipeline import make_pipeline
+from skcrbm.pipeline import SequenceTransformer, make_pipeline
 
 ROWS = [name for name in of_form("rows") if name != "BlendedLabelSets"]
 TREE = MultiOutputClassifier(DecisionTreeClassifier(random_state=0))
@@ -128,12 +132,129 @@ def test_the_same_policy_elsewhere():
     ]
     sets = ConformalLabelSets(TREE, cv=2, confidence=0.5, random_state=0)
     calls.append((of_groups, lambda: sets.fit(X, y, groups=groups.set_axis(other))))
+    of_weight = OTHER_ORDER.format("sample_weight", "[Xy]")
+    crbm = CRBMClassifier(alpha=0.1, max_iter=2)
+    proba = y * 0.5 + 0.2
+    calls += [
+        (of_weight, lambda: crbm.fit(X.to_numpy(), y, weight)),
+        (of_weight, lambda: find_label_issues(TREE, X, y, sample_weight=weight, cv=2)),
+        (of_weight, lambda: cross_val_score(crbm, X, y, params={"sample_weight": weight})),
+        (of_weight, lambda: GridSearchCV(crbm, {}).fit(X, y, sample_weight=weight)),
+        (of_weight, lambda: make_pipeline(crbm).fit(X, y, crbmclassifier__sample_weight=weight)),
+        (of_groups, lambda: cross_val_score(crbm, X, y, groups=groups.set_axis(other))),
+        (of_groups, lambda: GridSearchCV(crbm, {}).fit(X, y, groups=groups.set_axis(other))),
+        (of_groups, lambda: find_label_issues(TREE, X, y, groups=groups.set_axis(other))),
+        (OTHER_ORDER.format("proba", "y"), lambda: fit_thresholds(moved, proba)),
+        (of_weight, lambda: fit_thresholds(y, proba, sample_weight=weight)),
+        (
+            OTHER_ORDER.format("cost", "X"),
+            lambda: suggest_labels(TREE.fit(X, y), X, strategy="entropy", cost=moved + 1),
+        ),
+        (of_y, lambda: masked_scorer("accuracy")(TREE.fit(X, y), X, moved)),
+    ]
+    of_weight = of_weight.replace("sample_weight", "crbmclassifier__sample_weight")
+    calls[-8] = (of_weight, calls[-8][1])
     for message, call in calls:
         with pytest.raises(ValueError, match=message):
             call()
     sets.fit(X, y)
     with pytest.raises(ValueError, match=of_y):
         sets.contains(X, moved)
+
+
+def of_lists(name):
+    """Return a model, X of data frames, labels, and weights of items, all with the same indices."""
+    model = model_of(name)
+    X, y = data_of(name, 6)
+    index = [f"item {i}" for i in range(4)]
+    weight = [np.arange(1.0, 5) + i for i in range(6)]
+    if name == "GridCRF":
+        X = [pd.DataFrame(image[:, :, 0], index[:2]) for image in X]
+        y = [pd.DataFrame(labels, index[:2]) for labels in y]
+        return model, X, y, [pd.DataFrame(w.reshape(2, 2), index[:2]) for w in weight]
+    if name == "GraphCRF":
+        X = [graph._replace(nodes=pd.DataFrame(graph.nodes, index)) for graph in X]
+    else:
+        X = [pd.DataFrame(x, index) for x in X]
+    return model, X, [pd.Series(v, index) for v in y], [pd.Series(w, index) for w in weight]
+
+
+def backwards(parts, place):
+    """The parts, with the items of one part in the opposite order."""
+    return [part[::-1] if i == place else part for i, part in enumerate(parts)]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ["ChainCRF", "GraphCRF", "GridCRF"])
+def test_items_in_another_order_are_refused(name):
+    """The items of sequences, graphs and images follow the policy of the rows of tables."""
+    model, X, y, weight = of_lists(name)
+    place = r"X\[2\]\.nodes" if name == "GraphCRF" else r"X\[2\]"
+    of_y, of_weight = (OTHER_ORDER.format(rf"{n}\[2\]", place) for n in ("y", "sample_weight"))
+    wrong = backwards(y, 2)
+    with pytest.raises(ValueError, match=of_y + r".*y\[2\]\.loc\[X\[2\]"):
+        model.fit(X, wrong)
+    with pytest.raises(ValueError, match=of_y):
+        model.fit(iter(X), iter(wrong))
+    with pytest.raises(ValueError, match=of_weight):
+        model.fit(X, y, backwards(weight, 2))
+    plain = [part.to_numpy() for part in y]
+    expected = model.fit(X, plain, weight).coef_
+    np.testing.assert_array_equal(model.fit(X, y, weight).coef_, expected)
+    for ask in (model.score, model.score_samples, item_scorer("accuracy").__call__):
+        args = (model, X) if "Scorer" in type(getattr(ask, "__self__", None)).__name__ else (X,)
+        with pytest.raises(ValueError, match=of_y):
+            ask(*args, wrong)
+    with pytest.raises(ValueError, match=of_weight):
+        model.score(X, y, backwards(weight, 2))
+    with pytest.raises(ValueError, match=of_weight):
+        item_scorer("accuracy")(model, X, plain, sample_weight=backwards(weight, 2))
+    arrays = [
+        x._replace(nodes=x.nodes.to_numpy()) if name == "GraphCRF" else x.to_numpy() for x in X
+    ]
+    with pytest.raises(ValueError, match=OTHER_ORDER.format(r"sample_weight\[2\]", r"y\[2\]")):
+        model.fit(arrays, y, backwards(weight, 2))
+    with pytest.raises(ValueError, match=of_y):
+        cross_val_predict(model, X, wrong, cv=2)
+    # Known labels are matched by the index, as in tables.
+    known = [part.where(np.arange(part.size).reshape(part.shape) == 0) for part in y]
+    answers = model.predict_proba(X, y_known=[part.to_numpy() for part in known])
+    for given in (known, backwards(known, 2)):
+        for found, other in zip(model.predict_proba(X, y_known=given), answers):
+            np.testing.assert_array_equal(found, other)
+    assert item_scorer("accuracy")(model, X, y, y_known=backwards(known, 2)) == model.score(
+        X, y, y_known=known
+    )
+    known[2] = known[2].set_axis(range(len(known[2])))
+    with pytest.raises(ValueError, match=rf"rows of y_known\[2\] cannot be matched .* {place}"):
+        model.predict(X, y_known=known)
+    model.fit(X, [part.set_axis(range(len(part))) for part in y])  # the index has no labels of X
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_parts_of_a_graph_in_another_order():
+    model, X, y, _ = of_lists("GraphCRF")
+    edges = pd.DataFrame(X[0].edges, ["u", "v", "w"], columns=["from", "to"])
+    features = pd.DataFrame({"f": [1.0, 2.0, 3.0]}, edges.index)
+    types = pd.Series(list("mnmn"), X[0].nodes.index)
+    X = [graph._replace(edges=edges, edge_features=features, node_types=types) for graph in X]
+    model.fit(X, y)
+    for part, beside in (("edge_features", "edges"), ("node_types", "nodes")):
+        wrong = [*X[:5], X[5]._replace(**{part: getattr(X[5], part)[::-1]})]
+        message = OTHER_ORDER.format(rf"X\[5\]\.{part}", rf"X\[5\]\.{beside}")
+        with pytest.raises(ValueError, match=message):
+            model.fit(wrong, y)
+
+
+def test_pipelines_of_lists_keep_the_index():
+    _, X, y, _ = of_lists("ChainCRF")
+    X = [x.rename(columns=str) for x in X]
+    for scaler in (StandardScaler(), StandardScaler().set_output(transform="pandas")):
+        model = make_pipeline(SequenceTransformer(scaler), model_of("ChainCRF"))
+        with pytest.raises(ValueError, match=OTHER_ORDER.format(r"y\[2\]", r"X\[2\]")):
+            model.fit(X, backwards(y, 2))
+        other = [x.set_axis(range(3, 7)) for x in X]
+        model.fit(other, [part.set_axis(x.index) for part, x in zip(y, other)])
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
