@@ -13,6 +13,7 @@ from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.energies.layered_structure import LayeredStructure
 from skcrbm.energies.states import unchecked
 from skcrbm.utils.categorical import one_against_rest
+from skcrbm.utils.labels import by_label, with_new_labels
 from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_row_fields, kernel_array, own_array
@@ -64,11 +65,13 @@ class LayeredEnergy(BaseEnergy):
         self.structure = structure
         self._slices = structure.unit_slices
         width = max(part.stop for part in self._slices[1:])
+        field, self.labels = with_new_labels(field, "field", width)
         field = as_row_fields(field, "field", width, "n_variables")
         dtype = np.result_type(field, *(np.asarray(w) for w in weights), np.float32)
         self.field = own_array(field, dtype)
         self.unaries = None
         if unaries is not None:
+            unaries = by_label(unaries, "unaries", width, self.labels)
             unaries = as_row_fields(unaries, "unaries", width, "n_variables")
             self.unaries = own_array(unaries[0], dtype)
         self.weights = tuple(own_array(w, dtype).ravel() for w in weights)
@@ -89,14 +92,14 @@ class LayeredEnergy(BaseEnergy):
             self.field.astype(dtype),
             None if self.unaries is None else self.unaries.astype(dtype),
         )
-        other.evidence = self.evidence
+        other.evidence, other.labels = self.evidence, self.labels
         return other
 
     def scaled(self, beta: float) -> LayeredEnergy:
         """Return the energy with all pairwise scores multiplied by `beta`."""
         weights = [w * self.dtype.type(beta) for w in self.weights]
         other = LayeredEnergy(self.structure, weights, self.field, self.unaries)
-        other.evidence = self.evidence
+        other.evidence, other.labels = self.evidence, self.labels
         return other
 
     # ------------------------------------------------------------------ shape

@@ -26,6 +26,7 @@ from skcrbm.energies.states import (
     infinite_where_held,
     unchecked,
 )
+from skcrbm.utils.labels import Labels, by_label
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
@@ -52,6 +53,9 @@ class BaseEnergy(Tempered, Versioned, ABC):
     evidence : ndarray (N, n_variables) or None
         Values 0 and 1 of clamped variables, and NaN for free variables. None if no variable is
         clamped.
+    labels : tuple (n_variables,) or None
+        Labels of the variables, if they have labels. Series, data frames and mappings in arguments
+        are read by these labels, or by the indices of the variables if they have no labels.
     """
 
     _warns_of_version = False
@@ -61,6 +65,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
     #: True if the visible variables are the classes of one output, so that exactly one is on.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
+    labels: Labels = None
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -178,6 +183,11 @@ class BaseEnergy(Tempered, Versioned, ABC):
             If the number of arrays, or their shapes apart from the number of models, differ from
             `fields`, or if there are not as many models as rows of evidence.
         """
+        if len(fields) == len(self.fields):
+            fields = tuple(
+                by_label(field, "fields", present.shape[-1], labels)
+                for field, present, labels in zip(fields, self.fields, self._field_labels())
+            )
         given = [np.shape(field) for field in fields]
         if [shape[1:] for shape in given] != [f.shape[1:] for f in self.fields] or () in given:
             shapes = ", ".join(str(f.shape).replace(f"({len(f)},", "(N,") for f in self.fields)
@@ -191,6 +201,10 @@ class BaseEnergy(Tempered, Versioned, ABC):
                 f"{other.n_models}"
             )
         return other
+
+    def _field_labels(self) -> tuple[Labels, ...]:
+        """Return the labels of the last axis of each array of `fields`."""
+        return (self.labels,) * len(self.fields)
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
         """Multiply the weight of each state by ``exp(shift' v)``; v are its visible variables.
@@ -267,7 +281,9 @@ class BaseEnergy(Tempered, Versioned, ABC):
         ----------
         evidence : array-like (N, n_variables) or (n_variables,)
             Values 0 or 1 of the variables to clamp. A variable with NaN does not change: it stays
-            free, or clamped by earlier evidence.
+            free, or clamped by earlier evidence. A Series, a mapping or the columns of a data frame
+            are read by the `labels` of the energy (or by the indices of the variables) and may lack
+            variables, which do not change.
 
         Returns
         -------
@@ -282,6 +298,7 @@ class BaseEnergy(Tempered, Versioned, ABC):
         """
         shape = self.n_models, self.n_variables
         expected = f"({shape[0]}, {shape[1]}) or ({shape[1]},)"
+        evidence = by_label(evidence, "clamp", shape[1], self.labels, partial=True)
         evidence = as_real(evidence, "clamp", expected)
         if evidence.shape not in (shape, shape[1:]):
             raise ValueError(f"clamp must have shape {expected}, got {evidence.shape}")

@@ -44,6 +44,7 @@ from skcrbm.formats.constraints import read_cnf, read_wcsp, write_cnf, write_wcs
 from skcrbm.formats.evidence import read_uai_evidence, read_uai_query, read_uai_solution
 from skcrbm.formats.libdai import read_libdai, write_libdai
 from skcrbm.formats.uai import read_network, write_uai
+from skcrbm.utils.labels import table_by_row, with_new_labels
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     MAX_ELIMINATED_ENTRIES,
@@ -109,6 +110,9 @@ class FactorGraphEnergy(BaseEnergy):
     offset : ndarray (N,), float64
         Constant term of the score, which differs from 0 only if the energy was converted from
         another model.
+    labels : tuple (n,) or None
+        Labels of the variables: of the file that `from_fg` has read, or of a `field` with labels,
+        whose order is the order of the variables. See `BaseEnergy`.
     n_models, n_variables, n_entries : int
         Number of models, of variables, and of entries of all tables.
     dtype : numpy dtype
@@ -138,9 +142,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     #: Constant term of the score that all models share. The attribute `offset` includes this term.
     constant: float = 0.0
-    #: Labels of the variables in the file that `from_fg` has read, or None.
-    labels: tuple[int, ...] | None = None
-    _constants = ("constant", "labels")
+    _constants = ("constant",)
     # True if the fields of a binary graph multiply ``x - 1/2`` instead of x.
     _centred = False
 
@@ -153,6 +155,10 @@ class FactorGraphEnergy(BaseEnergy):
         n_states: ArrayLike | None = None,
     ):
         parts = as_factors(factors)
+        if hasattr(field, "columns") and has_axis_of_states(parts, field, n_states):
+            field, self.labels = table_by_row(field, "field")
+        else:
+            field, self.labels = with_new_labels(field, "field")
         by_state = has_axis_of_states(parts, field, n_states)
         width = count_variables(parts, field, n_variables, n_states, by_state)
         self.graph = FactorGraph(parts, count_states(parts, width, n_states, field))
@@ -264,7 +270,7 @@ class FactorGraphEnergy(BaseEnergy):
         other.field = kernel_array(parts.field, energy.dtype)
         other._set_log_potentials(kernel_array(parts.log_potentials.reshape(-1), energy.dtype))
         other._centred = parts.centred
-        other.evidence = energy.evidence
+        other.evidence, other.labels = energy.evidence, energy.labels
         return other
 
     @classmethod
@@ -484,15 +490,17 @@ class FactorGraphEnergy(BaseEnergy):
         Returns
         -------
         str
-            Text with the tables of `to_uai`. Variables have the `labels` of a model that was read
-            by `from_fg`, otherwise their indices. A variable without a table has a table of ones.
+            Text with the tables of `to_uai`. Variables have the `labels` of the model if these are
+            integers, otherwise their indices. A variable without a table has a table of ones.
 
         Raises
         ------
         ValueError
             As in `to_uai`.
         """
-        labels = None if self.labels is None else np.array(self.labels, np.int64)
+        labels = None
+        if self.labels is not None and all(isinstance(v, Integral) for v in self.labels):
+            labels = np.array(self.labels, np.int64)
         return write_libdai(as_network(self, self._checked_row(row)), labels)
 
     def to_wcsp(self, row: int = 0, scale: float | None = None) -> str:

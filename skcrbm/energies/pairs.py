@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,8 +28,15 @@ from skcrbm.energies._labelled import (
 from skcrbm.energies._sparse_graph import ColourLanes, Neighbours, SparseGraph
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.energies.states import infinite_where_held, unchecked
+from skcrbm.utils.labels import by_label, has_labels, matrix_with_labels, with_new_labels
 from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED, MAX_MATRIX_ENTRIES
-from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array, own_array
+from skcrbm.utils.validation import (
+    as_float_array,
+    as_row_fields,
+    check_index,
+    kernel_array,
+    own_array,
+)
 
 # Largest number of 0/1 variables of a table that "exact" accepts by default.
 _MOST_IN_TABLE = MAX_ELIMINATED_ENTRIES.bit_length() - 1
@@ -148,7 +155,8 @@ class IsingEnergy(PairwiseEnergy):
         The edges in both directions, with the arrays ``start`` (L + 1,), and ``variables``,
         ``edge`` and ``reverse`` (2 E,).
     labels : tuple (L,) or None
-        Labels of the variables, if the model was converted from another package (`from_ising`).
+        Labels of the variables, if the model was converted from another package (`from_ising`), or
+        if `coupling` or `field` has labels, as a data frame or Series. See `BaseEnergy`.
     offset : float
         Constant of the energy of a converted model. Scores do not include it.
     n_models, n_variables : int
@@ -184,14 +192,15 @@ class IsingEnergy(PairwiseEnergy):
     _saved = ("_pairs", "field")
 
     queries = QUERIES - {"marginal_map"}
-    labels: tuple[Hashable, ...] | None = None
     offset: float = 0.0
     _constants = ("offset",)
 
     def __init__(self, coupling: Any, field: ArrayLike | None = None):
-        self._set(couplings_of(coupling), field)
+        coupling, labels, _ = matrix_with_labels(coupling, "coupling", symmetric=True)
+        self._set(couplings_of(coupling), field, labels)
 
-    def _set(self, pairs, field):
+    def _set(self, pairs, field, labels=None):
+        field, self.labels = with_new_labels(field, "field", pairs.n_variables, labels)
         field = np.zeros((1, pairs.n_variables), pairs.values.dtype) if field is None else field
         field = as_row_fields(field, "field", pairs.n_variables, "L")
         dtype = np.result_type(pairs.values, field)
@@ -199,9 +208,9 @@ class IsingEnergy(PairwiseEnergy):
         self.field = own_array(field, dtype)
 
     @classmethod
-    def _of_pairs(cls, pairs, field):
+    def _of_pairs(cls, pairs, field, labels=None):
         energy = cls.__new__(cls)
-        energy._set(pairs, field)
+        energy._set(pairs, field, labels)
         return energy
 
     @classmethod
@@ -213,9 +222,11 @@ class IsingEnergy(PairwiseEnergy):
         edges : array-like of int (E, 2)
             Pairs of different variables, in any order and without repeated pairs.
         weights : array-like (E,) or float
-            Coupling of each pair, or a number for all pairs.
+            Coupling of each pair, or a number for all pairs. A mapping or Series with pairs as
+            labels is read by these pairs.
         field : array-like (L,) or (N, L)
-            Fields, with a row per model.
+            Fields, with a row per model. If they have labels, as a Series or a data frame, the
+            variables have these labels and this order; integers must be indices of variables.
 
         Returns
         -------
@@ -227,10 +238,15 @@ class IsingEnergy(PairwiseEnergy):
         ValueError
             If a pair occurs twice or joins a variable to itself, or an array has a wrong shape.
         """
+        field, labels = with_new_labels(field, "field")
+        check_index(edges, weights, "weights", "edges")
+        listed = has_labels(edges)
         edges = np.empty((0, 2), np.int64) if np.size(edges) == 0 else edges
         pairs = as_variables(edges, "edges", "(E, 2)")
         if pairs.shape[1] != 2:
             raise ValueError(f"edges must have shape (E, 2), got {pairs.shape}")
+        if has_labels(weights) and not listed:
+            weights = by_label(weights, "weights", len(pairs), tuple(map(tuple, pairs.tolist())))
         if np.ndim(weights) == 0:
             weights = np.full(len(pairs), weights)
         weights = as_float_array(weights, "weights", "(E,)")
@@ -254,7 +270,8 @@ class IsingEnergy(PairwiseEnergy):
             raise ValueError(
                 f"edges must not repeat a pair; {pairs[twice[0]].tolist()} occurs twice"
             )
-        return cls._of_pairs(EdgeCouplings(SparseGraph(pairs, width), weights[order]), field)
+        couplings = EdgeCouplings(SparseGraph(pairs, width), weights[order])
+        return cls._of_pairs(couplings, field, labels)
 
     # ------------------------------------------------- models of other packages
 
@@ -374,6 +391,7 @@ class IsingEnergy(PairwiseEnergy):
         ValueError
             If both (i, k) and (k, i) have nonzero entries, or an argument is invalid.
         """
+        triangle, labels, _ = matrix_with_labels(triangle, "triangle", symmetric=True)
         triangle = sparse.csr_array(triangle)
         if triangle.ndim == 2 and triangle.shape[0] == triangle.shape[1]:
             twice = triangle.multiply(triangle.T)
@@ -384,7 +402,7 @@ class IsingEnergy(PairwiseEnergy):
                     f"triangle must hold each pair once, but both {i, k} and {k, i} are not 0"
                 )
             triangle = triangle + triangle.T
-        return cls(triangle, field)
+        return cls._of_pairs(EdgeCouplings.of(triangle), field, labels)
 
     @classmethod
     def _from_labelled(cls, model: LabelledModel) -> IsingEnergy:
@@ -508,6 +526,10 @@ class IsingEnergy(PairwiseEnergy):
         ValueError
             If the shape is wrong, or a value is not finite.
         """
+        if has_labels(weights):
+            labels = range(self.n_variables) if self.labels is None else self.labels
+            pairs = tuple((labels[i], labels[k]) for i, k in self.edges.tolist())
+            weights = by_label(weights, "weights", len(pairs), pairs)
         weights = as_float_array(weights, "weights", "(E,)")
         if weights.shape != self.edge_coupling.shape:
             raise ValueError(
@@ -766,4 +788,5 @@ else:
 
         def __new__(cls, coupling: Any, field: ArrayLike | None = None) -> IsingEnergy:
             """Return the energy."""
-            return IsingEnergy._of_pairs(EdgeCouplings.of(coupling), field)
+            coupling, labels, _ = matrix_with_labels(coupling, "coupling", symmetric=True)
+            return IsingEnergy._of_pairs(EdgeCouplings.of(coupling), field, labels)

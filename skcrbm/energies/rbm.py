@@ -13,6 +13,7 @@ from scipy.special import expit
 from skcrbm.energies.base import Block
 from skcrbm.energies.pairs import PairwiseEnergy
 from skcrbm.energies.states import infinite_where_held
+from skcrbm.utils.labels import Labels, matrix_with_labels, with_new_labels
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array, own_array
@@ -47,13 +48,16 @@ class RBMEnergy(PairwiseEnergy):
         Biases b and c of each model.
     n_models, n_visible, n_hidden, n_variables : int
         Numbers of models, visible units, hidden units, and all units.
+    labels : tuple (V + H,) or None
+        Labels of the units, if a data frame or Series has labels: its rows belong to visible and
+        its columns to hidden units. A unit without a label has its index. See `BaseEnergy`.
     dtype : numpy dtype
         Dtype of inference: float32 if all inputs are float32, else float64.
 
     Raises
     ------
     ValueError
-        If an array has the wrong shape or is not finite.
+        If an array has the wrong shape or is not finite, or labels do not match.
 
     References
     ----------
@@ -72,8 +76,11 @@ class RBMEnergy(PairwiseEnergy):
     _saved = ("weights", "visible_bias", "hidden_bias")
 
     def __init__(self, weights: ArrayLike, visible_bias: ArrayLike, hidden_bias: ArrayLike):
+        weights, rows, columns = matrix_with_labels(weights, "weights", symmetric=False)
         weights = as_float_array(weights, "weights", "(V, H)")
         n_visible, n_hidden = weights.shape
+        visible_bias, rows = with_new_labels(visible_bias, "visible_bias", n_visible, rows)
+        hidden_bias, columns = with_new_labels(hidden_bias, "hidden_bias", n_hidden, columns)
         visible_bias = as_row_fields(visible_bias, "visible_bias", n_visible, "V")
         hidden_bias = as_row_fields(hidden_bias, "hidden_bias", n_hidden, "H")
         dtype = np.result_type(weights, visible_bias, hidden_bias)
@@ -89,6 +96,21 @@ class RBMEnergy(PairwiseEnergy):
         self.weights = own_array(weights, dtype)
         self.visible_bias = self._broadcast(visible_bias, n_models, dtype)
         self.hidden_bias = self._broadcast(hidden_bias, n_models, dtype)
+        if rows is not None or columns is not None:
+            self._set_labels(rows, columns)
+
+    def _set_labels(self, rows, columns):
+        rows = range(self.n_visible) if rows is None else rows
+        columns = range(self.n_visible, self.n_variables) if columns is None else columns
+        self.labels = (*rows, *columns)
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("weights must have different labels for visible and hidden units")
+
+    def _field_labels(self) -> tuple[Labels, ...]:
+        if self.labels is None:
+            return None, None
+        rows, columns = self.labels[: self.n_visible], self.labels[self.n_visible :]
+        return rows, None if columns == tuple(range(self.n_visible, self.n_variables)) else columns
 
     @staticmethod
     def _broadcast(fields, n_models, dtype):

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from skcrbm.utils.labels import by_label
+
 # Methods of energies that validate their first argument, which must hold 0/1 states, and the shape
 # of this argument. The energy has N models of n variables, of which V are visible; K and C are any
 # numbers.
@@ -56,6 +58,9 @@ def _checking(method, shape, check, own_check):
             states = kwargs.pop(argument)
         else:  # raises the usual TypeError
             return method(self, **kwargs)
+        width = self.n_visible if shape.endswith("V)") else self.n_variables
+        labels = None if self.labels is None else self.labels[:width]
+        states = by_label(states, argument, width, labels)
         states = getattr(self, own_check, check)(states, argument)
         _check_shape(self, states, argument, shape)
         return method(self, states, *args, **kwargs)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.formats.words import Words, checked_n_states, joined
+from skcrbm.utils.labels import by_label, has_labels, with_indices
 from skcrbm.utils.limits import MAX_FILE_ENTRIES
 from skcrbm.utils.validation import as_real
 
@@ -165,7 +166,7 @@ def _list_sizes(rest, count):
 
 
 def _samples_text(samples, name):
-    values = as_real(samples, name, "(n_samples, n)")
+    values = as_real(with_indices(samples, name), name, "(n_samples, n)")
     rows = values[None] if values.ndim == 1 else values
     held = ~np.isnan(rows)
     if rows.ndim != 2 or len(rows) == 0 or not _are_counts(rows[held]):
@@ -364,7 +365,9 @@ def write_uai_solution(task: str, value: Any, n_states: ArrayLike | None = None)
         entries of a variable with k states are written, or (n_samples, n) with the probabilities of
         state 1 of 0/1 variables.
     n_states : array-like of int (n,), default=None
-        Number of states of each variable, for the task "MAR". None: all entries are written.
+        Number of states of each variable, for the task "MAR". None: all entries are written, and
+        the last probability of a variable may be 0 only in the form that `read_uai_solution`
+        returns, because it is padding in the results of `infer`.
 
     Returns
     -------
@@ -391,13 +394,33 @@ def write_uai_solution(task: str, value: Any, n_states: ArrayLike | None = None)
         raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}; got {task!r}")
     if task == "MMAP":
         return f"MMAP\n{_samples_text(value, 'value')}"
+    if task == "MAR" and has_labels(value):
+        raise ValueError("value must be arrays for the task 'MAR', got a mapping or a data frame")
     if n_states is not None:
         if task != "MAR":
             raise ValueError(f"n_states is only valid for the task 'MAR'; got {task!r}")
         value = _rows_of_states(value, checked_n_states(n_states))
+    elif task == "MAR":
+        _refuse_padding(value)
     lines = {"PR": _log10_lines, "MAR": _marginal_lines}.get(task, _state_lines)(value)
     counted = [task] if len(lines) == 1 else [task, str(len(lines))]
     return "\n".join([*counted, *lines]) + "\n"
+
+
+def _refuse_padding(value):
+    """Raise a ValueError if zeros may be the padding of variables with fewer states."""
+    if isinstance(value, np.ndarray) and value.ndim == 3:
+        padded = True
+    else:
+        rows = list(value) if np.iterable(value) else []
+        widths = {np.shape(row) for row in rows}
+        same = len(widths) == 1 and len(*widths) == 1 and () not in widths and (0,) not in widths
+        padded = same and any(row[-1] == 0 for row in map(np.asarray, rows))
+    if padded:
+        raise ValueError(
+            "value of the task 'MAR' holds zeros that may be the padding of variables with fewer "
+            "states; pass n_states, such as energy.n_states"
+        )
 
 
 def _log10_lines(value: ArrayLike) -> list[str]:
@@ -465,6 +488,8 @@ def _rows_of_states(value, states):
 
 
 def _state_lines(value: ArrayLike) -> list[str]:
+    if has_labels(value):
+        value = by_label(value, "value", len(value.columns if hasattr(value, "columns") else value))
     rows = np.atleast_2d(as_real(value, "value", "(n_samples, n)"))
     if rows.ndim != 2 or len(rows) == 0 or not _are_counts(rows):
         raise ValueError(

@@ -85,7 +85,7 @@ def infer(
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are
         conditional on the clamped values, as for ``energy.condition(clamp)``. In an Ising model 0
-        stands for y = -1.
+        stands for y = -1. A Series, a mapping or a data frame is read by the labels of the energy.
     sample_weight : array-like (N,), default=None
         Weights of the models in sums of statistics over the models. None: all weights are 1.
     returns : str or tuple of str, default=None

@@ -80,6 +80,18 @@ def test_marginals_of_variables_with_fewer_states(n_models, as_list):
         write_uai_solution("MAR", list(marginals[0]), [2] * 5)
 
 
+def test_padding_is_not_written():
+    """Without the numbers of states, zeros at the end of rows of equal lengths are refused."""
+    energy = make_states(0, 1, 1.0, np.float64)
+    marginals = infer(energy, "exact").marginals
+    for value in (marginals, marginals[0], list(marginals[0]), marginals[0].tolist()):
+        with pytest.raises(ValueError, match="padding of variables with fewer states; pass n_st"):
+            write_uai_solution("MAR", value)
+    full = make_states(0, 1, 1.0, np.float64, counts=(3,) * 4)
+    marginals = infer(full, "exact").marginals[0]
+    assert write_uai_solution("MAR", marginals) == write_uai_solution("MAR", marginals, [3] * 4)
+
+
 def test_marginals_of_0_1_variables():
     energy = make_factor_graph(0, 3, 1.0, np.float64)
     marginals = infer(energy, "exact").marginals
