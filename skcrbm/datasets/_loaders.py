@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable
-from typing import TypeVar
 
 from sklearn.utils import Bunch
 
 from skcrbm.datasets import _specs
 from skcrbm.datasets._mulan import load_mulan_files
 from skcrbm.datasets._read import load
+from skcrbm.utils.documentation import documented
 
 _DATA_HOME = """\
 data_home : str or path-like, default=None
@@ -39,25 +37,16 @@ DataFileError
 _FAILS = """
 OSError
     If the download fails."""
-_SHARED = {
-    "<download parameters>": _DATA_HOME + _DOWNLOAD + _FORM,
-    "<parameters>": _DATA_HOME + _FORM,
-    "<parameters with val>": _DATA_HOME + _FORM.replace('"train", ', '"train", "val", '),
-    "<tuple>": _TUPLE,
-    "<raises>": _RAISES,
-    "<download raises>": _RAISES + _FAILS,
-}
-_Loader = TypeVar("_Loader", bound=Callable)
-
-
-def _documented(loader: _Loader) -> _Loader:
-    """Replace each marker in a loader's docstring by a section that loaders share."""
-    if loader.__doc__:  # absent under python -OO
-        text = inspect.cleandoc(loader.__doc__)
-        for marker, section in _SHARED.items():
-            text = text.replace(marker, section)
-        loader.__doc__ = text
-    return loader
+_documented = documented(
+    {
+        "<download parameters>": _DATA_HOME + _DOWNLOAD + _FORM,
+        "<parameters>": _DATA_HOME + _FORM,
+        "<parameters with val>": _DATA_HOME + _FORM.replace('"train", ', '"train", "val", '),
+        "<tuple>": _TUPLE,
+        "<raises>": _RAISES,
+        "<download raises>": _RAISES + _FAILS,
+    }
+)
 
 
 # ------------------------------------------------------------------- multi-label sets

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from skcrbm.density._base import BaseDensity, Rows, density_plan, start_log_odds
 from skcrbm.density._categories import decode, encode, find_categories, read_columns
+from skcrbm.density._documentation import document_density
 from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.inference import InferenceMethod
 from skcrbm.learning.fit import Plan
@@ -58,6 +59,7 @@ class TableModel(NamedTuple):
         return TableParams(statistics[0][self.learned])
 
 
+@document_density
 class MarkovRandomField(BaseDensity):
     """Markov random field over binary or categorical columns, which may have missing values.
 
@@ -87,24 +89,7 @@ class MarkovRandomField(BaseDensity):
         Learning rule, by name or as an object from `skcrbm.learning`. Training compares
         moments of the data with moments of the model, which the rules compute differently:
 
-        - "mle", `Likelihood`: marginals computed by `inference`;
-        - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
-        - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
-          parameters then fit the distribution of this sampler, not the Gibbs distribution;
-        - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
-        - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
-        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then fit the distribution
-          of this sampler, not the Gibbs distribution.
-
-        Options such as the number of chains are set in an object, as in
-        ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
-    inference : str or object, default="auto"
-        Inference method for `score_samples`, `marginals`, "mle" and missing entries: "exact",
-        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto" is "exact" if
-        the model is small enough. For larger models, `score_samples` estimates the log-partition by
-        annealed importance sampling, "mle" and `marginals` raise an error, and training
-        marginalises missing entries by "sum_product". With ``learning="bp"``, "auto" is
-        "sum_product".
+    <rules and inference>
     solver : str or object, default="adam"
         Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic
         `batch_size` is all rows, because moments of complete rows are computed only once. The
@@ -117,24 +102,7 @@ class MarkovRandomField(BaseDensity):
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalties on the log-potentials of tables over two or more columns. The L1
         penalty is minimised by subgradient steps.
-    binarize : float or None, default=0.5
-        Threshold above which values count as 1; all other values count as 0. If it is None, X must
-        contain only 0, 1 and NaN.
-    early_stopping : bool or object, default=False
-        True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
-        rows and keep the epoch with the best score on them. The score is the log-likelihood of
-        small models and the pseudo-likelihood of large models. Both scores judge the Gibbs
-        distribution, even with "bp_chain" and "pmp", whose parameters fit a sampler. False stands
-        for ``LossPlateau(n_iter_no_change=50)``.
-    warm_start : bool, default=False
-        If True, `fit` starts from the parameters and chains of the previous fit.
-    n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the fit.
-    verbose : bool or int, default=False
-        1 prints a line with rate, loss and remaining time, which is updated during training; 2
-        prints a line per epoch.
+    <preparation and end of training>
 
     Attributes
     ----------
@@ -143,28 +111,14 @@ class MarkovRandomField(BaseDensity):
     log_potentials_ : ndarray (n_entries,)
         Log-potentials of all tables in the order of `energy_`. Tables over fewer columns come
         first, unless `factors` is an energy.
-    loss_curve_, convergence_curve_ : list of float
-        Loss in each epoch, and share of the rows for which inference converged. The loss is a
-        negative log-likelihood only with "mle" and "weighted_bp_chain".
-    effective_sample_size_curve_ : list of float
-        Effective sample size of the weighted states in each epoch, divided by the number of states;
-        only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
-        weights are tempered (made more equal) before training uses them.
+    <curves>
     categories_ : list of ndarray or None
         Categories of each column; None for binary columns.
-    validation_scores_ : list of float or None
-        Score of each epoch on the held-out rows; None if no rows are held out.
-    n_iter_ : int
-        Number of epochs after which training had the parameters that `fit` keeps.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    <results of training>
 
     References
     ----------
-    .. [BPC] Ding and Xue (2020). Contrastive divergence learning with chained belief propagation.
-       PGM.
-    .. [PMP] Lazaro-Gredilla, Dedieu and George (2021). Perturb-and-max-product: sampling and
-       learning in discrete energy-based models. NeurIPS.
+    <papers>
 
     Examples
     --------

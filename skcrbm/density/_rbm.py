@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from skcrbm.density._base import SOLVERS, BaseDensity, Rows, density_plan
+from skcrbm.density._documentation import document_density
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod
@@ -55,6 +56,7 @@ class RBMModel(NamedTuple):
         return RBMParams(statistics[0], total[:n_visible], total[n_visible:])
 
 
+@document_density
 class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     """Restricted Boltzmann machine: learns the density of binary columns, and features of rows.
 
@@ -73,24 +75,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         chains must follow. Training compares moments of the data with moments of the model, which
         the rules compute differently:
 
-        - "mle", `Likelihood`: marginals computed by `inference`;
-        - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
-        - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_; the
-          parameters then fit the distribution of this sampler, not the Gibbs distribution;
-        - "weighted_bp_chain": states as for "bp_chain", with weights that correct their bias;
-        - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
-        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then fit the distribution
-          of this sampler, not the Gibbs distribution.
-
-        Options such as the number of chains are set in an object, as in
-        ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
-    inference : str or object, default="auto"
-        Inference method for `score_samples`, `marginals`, "mle" and missing entries: "exact",
-        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto" is "exact" if
-        the model is small enough. For larger models, `score_samples` estimates the log-partition by
-        annealed importance sampling, "mle" and `marginals` raise an error, and training
-        marginalises missing entries by "sum_product". With ``learning="bp"``, "auto" is
-        "sum_product".
+    <rules and inference>
     solver : str or object, default="adam"
         Solver: "adam" or "sgd", or an object of class `Adam` or `SGD`. The automatic `batch_size`
         is the number of rows if there are at most 200 rows, else 100. The automatic `average` is
@@ -101,24 +86,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         ("mle"), or if rows are held out for validation, see `early_stopping`.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalties on the couplings W. The L1 penalty is minimised by subgradient steps.
-    binarize : float or None, default=0.5
-        Threshold above which values count as 1; all other values count as 0. If it is None, X must
-        contain only 0, 1 and NaN.
-    early_stopping : bool or object, default=False
-        True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
-        rows and keep the epoch with the best score on them. The score is the log-likelihood of
-        small models and the pseudo-likelihood of large models. Both scores judge the Gibbs
-        distribution, even with "bp_chain" and "pmp", whose parameters fit a sampler. False stands
-        for ``LossPlateau(n_iter_no_change=50)``.
-    warm_start : bool, default=False
-        If True, `fit` starts from the parameters and chains of the previous fit.
-    n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the fit.
-    verbose : bool or int, default=False
-        1 prints a line with rate, loss and remaining time, which is updated during training; 2
-        prints a line per epoch.
+    <preparation and end of training>
 
     Attributes
     ----------
@@ -128,26 +96,12 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Couplings W of the columns with the hidden units.
     intercept_, hidden_intercept_ : ndarray (n_features,), (n_hidden,)
         Biases b of the columns and c of the hidden units.
-    loss_curve_, convergence_curve_ : list of float
-        Loss in each epoch, and share of the rows for which inference converged. The loss is a
-        negative log-likelihood only with "mle" and "weighted_bp_chain".
-    effective_sample_size_curve_ : list of float
-        Effective sample size of the weighted states in each epoch, divided by the number of states;
-        only with "weighted_bp_chain". It is 1 if all weights are equal. If it is below a tenth, the
-        weights are tempered (made more equal) before training uses them.
-    validation_scores_ : list of float or None
-        Score of each epoch on the held-out rows; None if no rows are held out.
-    n_iter_ : int
-        Number of epochs after which training had the parameters that `fit` keeps.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    <curves>
+    <results of training>
 
     References
     ----------
-    .. [BPC] Ding and Xue (2020). Contrastive divergence learning with chained belief propagation.
-       PGM.
-    .. [PMP] Lazaro-Gredilla, Dedieu and George (2021). Perturb-and-max-product: sampling and
-       learning in discrete energy-based models. NeurIPS.
+    <papers>
 
     Examples
     --------

@@ -13,13 +13,13 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 
-from skcrbm.energies._temperature import Tempered
 from skcrbm.energies.states import (
     binary_states,
     check_methods_that_take_states,
@@ -40,7 +40,7 @@ QUERIES |= {"map_bound", "best_states", "samples", "sample_log_prob"}
 Block = slice | np.ndarray
 
 
-class BaseEnergy(Tempered, Versioned, ABC):
+class BaseEnergy(Versioned, ABC):
     """A batch of N models over 0/1 variables, of which the visible variables come first.
 
     Subclasses store C-contiguous arrays of the same floating dtype and define the abstract members.
@@ -60,6 +60,8 @@ class BaseEnergy(Tempered, Versioned, ABC):
 
     _warns_of_version = False
 
+    #: Names of the attributes, besides fields and couplings, that `tempered` must also scale.
+    _constants: ClassVar[tuple[str, ...]] = ()
     #: Queries that this class supports.
     queries: ClassVar[frozenset[str]] = QUERIES
     #: True if the visible variables are the classes of one output, so that exactly one is on.
@@ -266,6 +268,51 @@ class BaseEnergy(Tempered, Versioned, ABC):
             If this class does not define `scaled`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define scaled")
+
+    def tempered(self, beta: float) -> Self:
+        """Return the energy with its whole score multiplied by an inverse temperature `beta`.
+
+        The weight of a state becomes ``exp(beta * score)``: fields, couplings, log-potentials and
+        constants are multiplied by `beta`. States of weight 0 and the evidence do not change. The
+        method `scaled`, by contrast, multiplies only the couplings and not the fields.
+
+        Parameters
+        ----------
+        beta : float
+            Inverse temperature, at least 0. With 0 all possible states are equally probable; with a
+            large number the best states have nearly all of the probability.
+
+        Returns
+        -------
+        BaseEnergy
+            Energy of the same class with the same evidence.
+
+        Raises
+        ------
+        ValueError
+            If `beta` is negative or not finite.
+
+        Examples
+        --------
+        >>> from skcrbm.energies import SparseIsingEnergy
+        >>> from skcrbm.inference import infer
+        >>> energy = SparseIsingEnergy.from_edges([[0, 1]], 0.5, [0.2, 0.0])
+        >>> for beta in (0.0, 1.0, 5.0):
+        ...     print(infer(energy.tempered(beta), "exact").marginals.round(3))
+        [[0.5 0.5]]
+        [[0.599 0.546]]
+        [[0.881 0.876]]
+        """
+        if not (isinstance(beta, Real) and 0 <= beta < np.inf):
+            raise ValueError(f"beta must be a finite number of at least 0, got {beta!r}")
+        value = np.float64(beta)
+        scaled = self.scaled(float(value))
+        fields = (f * self.dtype.type(value) for f in self.fields)
+        constants = {name: getattr(self, name) for name in self._constants}
+        other = scaled.with_fields(*fields)
+        return other._copy_with(
+            **{name: part * value for name, part in constants.items() if part is not None}
+        )
 
     def rows(self, index: Any) -> Self:
         """Return an energy that holds only the models in the given rows."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, training_rows
 from skcrbm.estimators._crbm_auto import PenaltySettings, search_convex_penalty
 from skcrbm.estimators._grid_crf import GridCRF
-from skcrbm.estimators._image_structure import is_local, local_model
 from skcrbm.estimators._rbm import (
     RBMClassifier,
     likelihood_methods,
@@ -58,6 +58,10 @@ _PLAIN_ALPHA = 0.003
 _FULL_BATCH_ROWS = 50
 # Advice in the warning about the scales of the columns of X.
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
+# If structure="auto" and the images of y have more pixels than this number (32 x 32), the model is
+# local. The number of dense weights grows with the square of the number of pixels, because each
+# pixel of y has a weight for each pixel of X.
+_MOST_DENSE_PIXELS = 1024
 
 
 class ImageCRBM(RBMClassifier):
@@ -381,9 +385,9 @@ class ImageCRBM(RBMClassifier):
         If `resume` is True, training continues with the structure of the fitted model.
         """
         if not (resume and self.__sklearn_is_fitted__()):
-            return is_local(self.structure, X, y)
+            return _selects_local(self.structure, X, y)
         fitted = getattr(self, "local_", None) is not None
-        if self.structure != "auto" and is_local(self.structure, X, y) != fitted:
+        if self.structure != "auto" and _selects_local(self.structure, X, y) != fitted:
             raise ValueError(
                 f"structure={self.structure!r} differs from the earlier fit, which trained "
                 f"{'the local model' if fitted else 'dense weights'}, so training cannot continue; "
@@ -399,7 +403,7 @@ class ImageCRBM(RBMClassifier):
                     binary_images(image, "y")
             if classes is None:  # the images of the first call may contain only 0 or only 1
                 classes = [0, 1]
-        local = local_model(self.structure, self, partial)
+        local = _local_model(self.structure, self, partial)
         fitted = getattr(self, "local_", None)
         if fitted is None or not (partial or self.warm_start):
             forget(self, self._state)
@@ -573,3 +577,48 @@ default=None
         if local is not None:
             return local.score(X, y, sample_weight, y_known)
         return super().score(X, y, flat_weights(sample_weight), y_known)
+
+
+def _selects_local(structure: Any, X: Any, y: Any) -> bool:
+    """Return True if `structure`, an option of `ImageCRBM`, selects the local model for X and y."""
+    if structure == "dense":
+        return False
+    if structure != "auto":
+        return True
+    sizes, inputs = _shape_of(y), _shape_of(X)
+    if sizes is None:  # images of different sizes
+        return True
+    same = inputs is None or inputs[:2] == sizes
+    return len(sizes) == 2 and same and sizes[0] * sizes[1] > _MOST_DENSE_PIXELS
+
+
+def _shape_of(images):
+    """Return the common shape of all images, or None if the images differ in shape.
+
+    Entries of a list that are None are ignored. If all entries are None, the result is ().
+    """
+    objects = isinstance(images, np.ndarray) and images.ndim == 1 and images.dtype == object
+    if not (objects or isinstance(images, (list, tuple))):
+        return np.asarray(images).shape[1:]
+    shapes = {np.shape(image)[:2] for image in images if image is not None}
+    return shapes.pop() if len(shapes) == 1 else None if len(shapes) > 1 else ()
+
+
+def _local_model(structure: Any, estimator: Any, partial: bool) -> GridCRF:
+    """Return an unfitted `GridCRF`, for an `ImageCRBM` with the parameter `structure`.
+
+    If `structure` is a `GridCRF`, return a clone. Otherwise the new `GridCRF` gets `n_jobs`,
+    `random_state`, `verbose` and `warm_start` from the `ImageCRBM`.
+
+    `partial` is True in `partial_fit`, which needs a stochastic solver.
+    """
+    if isinstance(structure, GridCRF):
+        copied: Any = clone(structure)
+        return copied
+    return GridCRF(
+        solver="adam" if partial else "lbfgs",
+        warm_start=estimator.warm_start,
+        n_jobs=estimator.n_jobs,
+        random_state=estimator.random_state,
+        verbose=estimator.verbose,
+    )

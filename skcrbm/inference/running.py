@@ -23,11 +23,10 @@ from skcrbm.inference.base import (
     check_energy,
     check_returns,
 )
-from skcrbm.inference.best_states import finish_search
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.contradictions import Guard, counted, log_partition_range
 from skcrbm.inference.registry import METHODS, solver_location
-from skcrbm.inference.status import NOT_CONVERGED, status_of, warn_of_convergence
+from skcrbm.inference.status import NOT_CONVERGED, finish_search, status_of, warn_of_convergence
 from skcrbm.inference.uncoupled_pairs import complete_pairs
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
 from skcrbm.utils.options import is_built_in

@@ -13,7 +13,71 @@ from sklearn.model_selection import GroupKFold
 
 from skcrbm.metrics import masked_scorer
 from skcrbm.model_selection._kinds import split_target
+from skcrbm.utils.documentation import documented
 from skcrbm.utils.validation import check_order
+
+_DATA = """\
+estimator : estimator
+    Estimator, which is cloned for each fit.
+X : {array-like, sparse matrix} of shape (n_samples, n_features), or list
+    Rows; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or images.
+y : array-like of shape (n_samples, n_outputs) or (n_samples,), list, or None, default=None
+    Labels, as :func:`cross_val_predict` takes them. NaN in a 2-D y means not observed, if the
+    estimator accepts it."""
+_FOLDS = """\
+cv : int, splitter or iterable, default=None
+    Folds. If `cv` is an int, or None for 5 folds, they are made as in
+    :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`."""
+_SCORING = """\
+scoring : str or callable, default=None
+    Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
+    score of the observed labels, :func:`skcrbm.metrics.masked_scorer`."""
+_SEVERAL = _SCORING.replace("str or callable", "str, callable, list, tuple or dict")
+_GROUPS = """
+groups : array-like of shape (n_samples,), default=None
+    Group of each row. If `cv` is None or an int, the rows of a group are in the same fold.
+"""
+_OPTIONS = """
+**options
+    Further arguments of scikit-learn's function, such as `n_jobs` and `params`."""
+_SEARCH = f"""\
+{_SEVERAL}
+n_jobs : int, default=None
+    Number of fits at the same time.
+refit : bool, str or callable, default=True
+    Whether the best candidate is fitted to all rows. With several scores, the name of the score
+    that decides.
+{_FOLDS}
+verbose : int, default=0
+    Higher numbers print more messages.
+pre_dispatch : int or str, default="2*n_jobs"
+    Number of fits that are sent to the workers ahead of time."""
+_documented = documented(
+    {
+        "<difference>": """\
+scikit-learn raises "Input y contains NaN." under the same name if y holds NaN and `cv` is a number,
+or if `scoring` is the name of a score. This version does not.""",
+        "<data>": _DATA,
+        "<folds and score>": _GROUPS + _FOLDS + "\n" + _SCORING + _OPTIONS,
+        "<folds and scores>": _GROUPS + _FOLDS + "\n" + _SEVERAL + _OPTIONS,
+        "<search>": _SEARCH,
+        "<scores of candidates>": """\
+error_score : "raise" or float, default=nan
+    Score of a candidate whose fit fails, or "raise".
+return_train_score : bool, default=False
+    Whether scores of the training rows are in `cv_results_`.""",
+        "<errors>": """\
+ValueError
+    If y is invalid, or y holds NaN and a score has no version for observed labels.""",
+        "<example>": """\
+>>> import numpy as np
+>>> from skcrbm import CRBMClassifier
+>>> from skcrbm.datasets import make_structured_labels
+>>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
+>>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
+>>> model = CRBMClassifier(alpha=0.1, max_iter=5, random_state=0)""",
+    }
+)
 
 
 def _prepared(estimator, X, y, groups, cv, scoring, params=None):
@@ -75,31 +139,16 @@ def _call(function: Callable, estimator, X, y, groups, cv, scoring, options: dic
     return function(estimator, X, y, groups=groups, cv=cv, scoring=scoring, **options)
 
 
+@_documented
 def cross_val_score(estimator, X, y=None, *, groups=None, cv=None, scoring=None, **options):
     """Score an estimator by cross-validation; y may hold NaN.
 
-    The function of scikit-learn with the same name raises "Input y contains NaN." if y holds NaN
-    and `cv` is a number, or if `scoring` is the name of a score. This function does not.
+    <difference>
 
     Parameters
     ----------
-    estimator : estimator
-        Estimator, which is cloned for each fit.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), or list
-        Rows; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or images.
-    y : array-like of shape (n_samples, n_outputs) or (n_samples,), list, or None, default=None
-        Labels, as :func:`cross_val_predict` takes them. NaN in a 2-D y means not observed, if the
-        estimator accepts it.
-    groups : array-like of shape (n_samples,), default=None
-        Group of each row. If `cv` is None or an int, the rows of a group are in the same fold.
-    cv : int, splitter or iterable, default=None
-        Folds. If `cv` is an int, or None for 5 folds, they are made as in
-        :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
-    scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
-        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
-    **options
-        Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
+    <data>
+    <folds and score>
 
     Returns
     -------
@@ -108,8 +157,7 @@ def cross_val_score(estimator, X, y=None, *, groups=None, cv=None, scoring=None,
 
     Raises
     ------
-    ValueError
-        If y is invalid, or y holds NaN and a score has no version for observed labels.
+    <errors>
 
     See Also
     --------
@@ -117,44 +165,24 @@ def cross_val_score(estimator, X, y=None, *, groups=None, cv=None, scoring=None,
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skcrbm import CRBMClassifier
-    >>> from skcrbm.datasets import make_structured_labels
+    <example>
     >>> from skcrbm.model_selection import cross_val_score
-    >>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
-    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
-    >>> model = CRBMClassifier(alpha=0.1, max_iter=5, random_state=0)
     >>> cross_val_score(model, X, Y, cv=3, scoring="f1_micro").shape
     (3,)
     """
     return _call(model_selection.cross_val_score, estimator, X, y, groups, cv, scoring, options)
 
 
+@_documented
 def cross_validate(estimator, X, y=None, *, groups=None, cv=None, scoring=None, **options):
     """Measure scores and times by cross-validation; y may hold NaN.
 
-    The function of scikit-learn with the same name raises "Input y contains NaN." if y holds NaN
-    and `cv` is a number, or if `scoring` is the name of a score. This function does not.
+    <difference>
 
     Parameters
     ----------
-    estimator : estimator
-        Estimator, which is cloned for each fit.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), or list
-        Rows; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or images.
-    y : array-like of shape (n_samples, n_outputs) or (n_samples,), list, or None, default=None
-        Labels, as :func:`cross_val_predict` takes them. NaN in a 2-D y means not observed, if the
-        estimator accepts it.
-    groups : array-like of shape (n_samples,), default=None
-        Group of each row. If `cv` is None or an int, the rows of a group are in the same fold.
-    cv : int, splitter or iterable, default=None
-        Folds. If `cv` is an int, or None for 5 folds, they are made as in
-        :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
-    scoring : str, callable, list or dict, default=None
-        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
-        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
-    **options
-        Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
+    <data>
+    <folds and scores>
 
     Returns
     -------
@@ -164,8 +192,7 @@ def cross_validate(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
 
     Raises
     ------
-    ValueError
-        If y is invalid, or y holds NaN and a score has no version for observed labels.
+    <errors>
 
     See Also
     --------
@@ -173,44 +200,24 @@ def cross_validate(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skcrbm import CRBMClassifier
-    >>> from skcrbm.datasets import make_structured_labels
+    <example>
     >>> from skcrbm.model_selection import cross_validate
-    >>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
-    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
-    >>> model = CRBMClassifier(alpha=0.1, max_iter=5, random_state=0)
     >>> sorted(cross_validate(model, X, Y, cv=3, scoring=["f1_micro", "accuracy"]))
     ['fit_time', 'score_time', 'test_accuracy', 'test_f1_micro']
     """
     return _call(model_selection.cross_validate, estimator, X, y, groups, cv, scoring, options)
 
 
+@_documented
 def learning_curve(estimator, X, y=None, *, groups=None, cv=None, scoring=None, **options):
     """Score an estimator with growing parts of the training rows; y may hold NaN.
 
-    The function of scikit-learn with the same name raises "Input y contains NaN." if y holds NaN
-    and `cv` is a number, or if `scoring` is the name of a score. This function does not.
+    <difference>
 
     Parameters
     ----------
-    estimator : estimator
-        Estimator, which is cloned for each fit.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), or list
-        Rows; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or images.
-    y : array-like of shape (n_samples, n_outputs) or (n_samples,), list, or None, default=None
-        Labels, as :func:`cross_val_predict` takes them. NaN in a 2-D y means not observed, if the
-        estimator accepts it.
-    groups : array-like of shape (n_samples,), default=None
-        Group of each row. If `cv` is None or an int, the rows of a group are in the same fold.
-    cv : int, splitter or iterable, default=None
-        Folds. If `cv` is an int, or None for 5 folds, they are made as in
-        :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
-    scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
-        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
-    **options
-        Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
+    <data>
+    <folds and score>
 
     Returns
     -------
@@ -220,8 +227,7 @@ def learning_curve(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
 
     Raises
     ------
-    ValueError
-        If y is invalid, or y holds NaN and a score has no version for observed labels.
+    <errors>
 
     See Also
     --------
@@ -229,13 +235,8 @@ def learning_curve(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skcrbm import CRBMClassifier
-    >>> from skcrbm.datasets import make_structured_labels
+    <example>
     >>> from skcrbm.model_selection import learning_curve
-    >>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
-    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
-    >>> model = CRBMClassifier(alpha=0.1, max_iter=5, random_state=0)
     >>> sizes, _, scores = learning_curve(model, X, Y, cv=3, train_sizes=[20, 40])
     >>> sizes, scores.shape
     (array([20, 40]), (2, 3))
@@ -243,37 +244,22 @@ def learning_curve(estimator, X, y=None, *, groups=None, cv=None, scoring=None, 
     return _call(model_selection.learning_curve, estimator, X, y, groups, cv, scoring, options)
 
 
+@_documented
 def validation_curve(
     estimator, X, y, *, param_name, param_range, groups=None, cv=None, scoring=None, **options
 ):
     """Score an estimator for several values of a parameter; y may hold NaN.
 
-    The function of scikit-learn with the same name raises "Input y contains NaN." if y holds NaN
-    and `cv` is a number, or if `scoring` is the name of a score. This function does not.
+    <difference>
 
     Parameters
     ----------
-    estimator : estimator
-        Estimator, which is cloned for each fit.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), or list
-        Rows; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or images.
-    y : array-like of shape (n_samples, n_outputs) or (n_samples,), list, or None
-        Labels, as :func:`cross_val_predict` takes them. NaN in a 2-D y means not observed, if the
-        estimator accepts it.
+    <data>
     param_name : str
         Name of the parameter.
     param_range : array-like of shape (n_values,)
         Values of the parameter.
-    groups : array-like of shape (n_samples,), default=None
-        Group of each row. If `cv` is None or an int, the rows of a group are in the same fold.
-    cv : int, splitter or iterable, default=None
-        Folds. If `cv` is an int, or None for 5 folds, they are made as in
-        :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
-    scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
-        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
-    **options
-        Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
+    <folds and score>
 
     Returns
     -------
@@ -282,8 +268,7 @@ def validation_curve(
 
     Raises
     ------
-    ValueError
-        If y is invalid, or y holds NaN and a score has no version for observed labels.
+    <errors>
 
     See Also
     --------
@@ -291,54 +276,26 @@ def validation_curve(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skcrbm import CRBMClassifier
-    >>> from skcrbm.datasets import make_structured_labels
+    <example>
     >>> from skcrbm.model_selection import validation_curve
-    >>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
-    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
-    >>> model = CRBMClassifier(alpha=0.1, max_iter=5, random_state=0)
     >>> values = {"param_name": "alpha", "param_range": [0.1, 1.0]}
     >>> validation_curve(model, X, Y, cv=3, **values)[1].shape
     (2, 3)
     """
-    return _call(
-        model_selection.validation_curve,
-        estimator,
-        X,
-        y,
-        groups,
-        cv,
-        scoring,
-        {"param_name": param_name, "param_range": param_range, **options},
-    )
+    options |= {"param_name": param_name, "param_range": param_range}
+    return _call(model_selection.validation_curve, estimator, X, y, groups, cv, scoring, options)
 
 
+@_documented
 def permutation_test_score(estimator, X, y=None, *, groups=None, cv=None, scoring=None, **options):
     """Compare a score with the scores for permuted rows of y, which may hold NaN.
 
-    The function of scikit-learn with the same name raises "Input y contains NaN." if y holds NaN
-    and `cv` is a number, or if `scoring` is the name of a score. This function does not.
+    <difference>
 
     Parameters
     ----------
-    estimator : estimator
-        Estimator, which is cloned for each fit.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), or list
-        Rows; for `ChainCRF`, `GraphCRF` and `GridCRF` a list of sequences, graphs or images.
-    y : array-like of shape (n_samples, n_outputs) or (n_samples,), list, or None, default=None
-        Labels, as :func:`cross_val_predict` takes them. NaN in a 2-D y means not observed, if the
-        estimator accepts it.
-    groups : array-like of shape (n_samples,), default=None
-        Group of each row. If `cv` is None or an int, the rows of a group are in the same fold.
-    cv : int, splitter or iterable, default=None
-        Folds. If `cv` is an int, or None for 5 folds, they are made as in
-        :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
-    scoring : str or callable, default=None
-        Score; None calls the `score` of the estimator. For a 0/1 y, a name of a score means the
-        score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
-    **options
-        Further arguments of scikit-learn's function, such as `n_jobs` and `params`.
+    <data>
+    <folds and score>
 
     Returns
     -------
@@ -347,8 +304,7 @@ def permutation_test_score(estimator, X, y=None, *, groups=None, cv=None, scorin
 
     Raises
     ------
-    ValueError
-        If y is invalid, or y holds NaN and a score has no version for observed labels.
+    <errors>
 
     See Also
     --------
@@ -356,13 +312,8 @@ def permutation_test_score(estimator, X, y=None, *, groups=None, cv=None, scorin
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skcrbm import CRBMClassifier
-    >>> from skcrbm.datasets import make_structured_labels
+    <example>
     >>> from skcrbm.model_selection import permutation_test_score
-    >>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
-    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
-    >>> model = CRBMClassifier(alpha=0.1, max_iter=5, random_state=0)
     >>> score, others, p = permutation_test_score(model, X, Y, cv=3, n_permutations=2)
     >>> others.shape
     (2,)
@@ -402,12 +353,11 @@ class _SearchMixin:
             self.cv, self.scoring = cv, scoring
 
 
+@_documented
 class GridSearchCV(_SearchMixin, model_selection.GridSearchCV):
     """Search all combinations of values of parameters; y may hold NaN.
 
-    The class of scikit-learn with the same name raises "Input y contains NaN." if y holds NaN and
-    `cv` is a number, or if `scoring` is the name of a score. This class does not. It has the same
-    attributes.
+    <difference>
 
     Parameters
     ----------
@@ -415,47 +365,24 @@ class GridSearchCV(_SearchMixin, model_selection.GridSearchCV):
         Estimator, which is cloned for each fit.
     param_grid : dict or list of dict
         Values of each parameter.
-    scoring : str, callable, list, tuple or dict, default=None
-        Score of a candidate; None calls the `score` of the estimator. For a 0/1 y, a name of a
-        score means the score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
-    n_jobs : int, default=None
-        Number of fits at the same time.
-    refit : bool, str or callable, default=True
-        Whether the best candidate is fitted to all rows. With several scores, the name of the score
-        that decides.
-    cv : int, splitter or iterable, default=None
-        Folds. If `cv` is an int, or None for 5 folds, they are made as in
-        :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
-    verbose : int, default=0
-        Higher numbers print more messages.
-    pre_dispatch : int or str, default="2*n_jobs"
-        Number of fits that are sent to the workers ahead of time.
-    error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails, or "raise".
-    return_train_score : bool, default=False
-        Whether scores of the training rows are in `cv_results_`.
+    <search>
+    <scores of candidates>
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skcrbm import CRBMClassifier
-    >>> from skcrbm.datasets import make_structured_labels
+    <example>
     >>> from skcrbm.model_selection import GridSearchCV
-    >>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
-    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
-    >>> model = CRBMClassifier(max_iter=5, random_state=0)
     >>> search = GridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=3, scoring="f1_micro")
     >>> search.fit(X, Y).predict(X).shape
     (60, 3)
     """
 
 
+@_documented
 class RandomizedSearchCV(_SearchMixin, model_selection.RandomizedSearchCV):
     """Search random combinations of values of parameters; y may hold NaN.
 
-    The class of scikit-learn with the same name raises "Input y contains NaN." if y holds NaN and
-    `cv` is a number, or if `scoring` is the name of a score. This class does not. It has the same
-    attributes.
+    <difference>
 
     Parameters
     ----------
@@ -465,37 +392,15 @@ class RandomizedSearchCV(_SearchMixin, model_selection.RandomizedSearchCV):
         Values or distribution of each parameter.
     n_iter : int, default=10
         Number of combinations.
-    scoring : str, callable, list, tuple or dict, default=None
-        Score of a candidate; None calls the `score` of the estimator. For a 0/1 y, a name of a
-        score means the score of the observed labels, :func:`skcrbm.metrics.masked_scorer`.
-    n_jobs : int, default=None
-        Number of fits at the same time.
-    refit : bool, str or callable, default=True
-        Whether the best candidate is fitted to all rows. With several scores, the name of the score
-        that decides.
-    cv : int, splitter or iterable, default=None
-        Folds. If `cv` is an int, or None for 5 folds, they are made as in
-        :func:`cross_val_predict`: a 2-D y gets the folds of :class:`MultilabelStratifiedKFold`.
-    verbose : int, default=0
-        Higher numbers print more messages.
-    pre_dispatch : int or str, default="2*n_jobs"
-        Number of fits that are sent to the workers ahead of time.
+    <search>
     random_state : int, RandomState or None, default=None
         Seed of the combinations.
-    error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails, or "raise".
-    return_train_score : bool, default=False
-        Whether scores of the training rows are in `cv_results_`.
+    <scores of candidates>
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skcrbm import CRBMClassifier
-    >>> from skcrbm.datasets import make_structured_labels
+    <example>
     >>> from skcrbm.model_selection import RandomizedSearchCV
-    >>> X, Y = make_structured_labels(60, n_labels=3, random_state=0)
-    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
-    >>> model = CRBMClassifier(max_iter=5, random_state=0)
     >>> search = RandomizedSearchCV(model, {"alpha": [0.1, 1.0]}, n_iter=2, cv=3)
     >>> search.fit(X, Y).predict(X).shape
     (60, 3)

@@ -17,7 +17,7 @@ import numpy as np
 
 from skcrbm.kernels.chain_margins import Atoms, Forbidden, Sequences, Weights, visit_chains
 from skcrbm.learning.large_margin.frank_wolfe import ROUNDING, DualBlocks, Visited
-from skcrbm.learning.large_margin.structured_hinge import HingeObjective
+from skcrbm.learning.large_margin.max_margin import HingeObjective
 from skcrbm.learning.structured.chain import SequenceBatch
 from skcrbm.learning.structured.chain_model import (
     ChainModel,

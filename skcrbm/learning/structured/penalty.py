@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from skcrbm.learning.large_margin.frank_wolfe import fit_frank_wolfe
+from skcrbm.learning.large_margin.max_margin import HingeObjective
 from skcrbm.learning.large_margin.structured_blocks import dual_blocks
-from skcrbm.learning.large_margin.structured_hinge import HingeObjective
 from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective
 from skcrbm.learning.penalties import L2, ElasticNet
