@@ -97,7 +97,7 @@ def fit_thresholds(
     per_label = check_threshold_metric(metric, per_label)
     check_zero_division(zero_division)
     check_order(y=y, proba=proba, sample_weight=sample_weight)
-    given, y = y, in_order_of(y, proba, "y")
+    given, y = y, in_order_of(y, label_names_of(proba) if is_frame(proba) else None)
     names = label_names_of(y) if is_frame(y) else None
     y = indicator_with_nan(y, "y")
     proba = label_marginals(proba)

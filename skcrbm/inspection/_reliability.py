@@ -3,10 +3,10 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.targets.indicator import indicator_with_nan
-from skcrbm.targets.names import label_names_of
+from skcrbm.targets.indicator import indicator_by_name, indicator_with_nan
+from skcrbm.targets.names import is_frame, label_names_of
 from skcrbm.targets.proba import label_marginals
-from skcrbm.targets.wrapped import call_given
+from skcrbm.targets.wrapped import call_given, final_model
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 from skcrbm.utils.validation import check_count, check_order
 
@@ -106,6 +106,9 @@ class ReliabilityDisplay:
         check_is_fitted(estimator)
         check_order(X=X, y=y)
         names = label_names_of(y)
+        own = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
+        if own is not None and is_frame(y):
+            y, names = indicator_by_name(y, own, len(own)), own
         if isinstance(labels, str) and labels == "sets":
             target = indicator_with_nan(y)
             whole = ~np.isnan(target).any(axis=1)
@@ -121,7 +124,11 @@ class ReliabilityDisplay:
             parts = [[values] for values in found]
             return cls(*parts, ["most probable label set"], event="a label set").plot(ax=ax)
         proba = label_marginals(
-            estimator.predict_proba(X), getattr(estimator, "classes_", None), "predict_proba(X)"
+            estimator.predict_proba(X),
+            getattr(estimator, "classes_", None),
+            "predict_proba(X)",
+            np.shape(y)[1],
+            names if own is None else own,
         )
         return cls.from_predictions(
             y,
@@ -172,8 +179,10 @@ class ReliabilityDisplay:
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         check_order(y_true=y_true, y_prob=y_prob)
-        names = label_names_of(y_true) if label_names is None else label_names
-        y_true, y_prob = indicator_with_nan(y_true), np.asarray(y_prob, dtype=np.float64)
+        columns = label_names_of(y_true)
+        names = columns if label_names is None else label_names
+        y_true = indicator_with_nan(y_true)
+        y_prob = label_marginals(y_prob, None, "y_prob", y_true.shape[1], columns)
         if y_prob.shape != y_true.shape:
             raise ValueError(f"y_prob must have the shape {y_true.shape}, got {y_prob.shape}")
         names = [str(i) for i in range(y_true.shape[1])] if names is None else list(map(str, names))

@@ -10,7 +10,13 @@ from skcrbm.model_selection._kinds import split_target
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.groups import check_groups
 from skcrbm.targets.names import label_names_of
-from skcrbm.targets.proba import dense_answer, is_list_of_outputs, label_marginals, require_rows
+from skcrbm.targets.proba import (
+    dense_answer,
+    is_list_of_outputs,
+    label_marginals,
+    names_or_numbers,
+    require_rows,
+)
 from skcrbm.utils.options import Integer
 from skcrbm.utils.sklearn_private import HasMethods, StrOptions, validate_params
 from skcrbm.utils.validation import check_order, count_rows
@@ -124,7 +130,8 @@ default="predict"
     if target.kind == "columns of classes":
         respond = partial(_respond_by_column, method=method, classes=target.classes)
     else:
-        shape, names = target.stratify.shape[1:], label_names_of(target.y)
+        shape = target.stratify.shape[1:]
+        names = names_or_numbers(label_names_of(target.y), shape[0])
         respond = partial(_respond, method=method, shape=shape, names=names)
     return out_of_fold(estimator, X, target.y, cv=cv, respond=respond, **options)
 

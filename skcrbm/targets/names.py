@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from skcrbm.utils.validation import items_with_index, row_index
+from skcrbm.utils.warnings import warn_user
 
 _MAX_LISTED = 20  # largest number of names in an error message
 
@@ -54,25 +55,57 @@ def listed(names):
 def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
     """Return a data frame y with its columns in the order of `names`.
 
-    `names` is an array of names, or a data frame whose columns are in the wanted order. y is
-    returned unchanged if it is not a data frame or `names` has no names. If the columns of y have
-    other names, there are two cases: if all names are strings, a ValueError is raised; otherwise,
-    as for the column numbers of a frame made of an array, y is returned unchanged.
+    `names` are the names of the labels, or their numbers from 0 if they have no names. The columns
+    of y may have these names, also as strings, or the numbers from 0 in place of the names. y is
+    returned unchanged if it is not a data frame, if `names` is None, or if the columns of y have no
+    names, as in a frame made of an array. A ValueError is raised if y has other names. If `names`
+    are numbers, which say little, there is a warning instead, and y is returned unchanged.
     """
-    if not is_frame(y) or not (is_frame(names) or all_strings(names)):
+    if not is_frame(y) or names is None:
         return y
-    has = label_names_of(y, argument)
-    wanted = label_names_of(names) if is_frame(names) else names
-    if list(has) == list(wanted):
+    has, wanted = list(_names(y, argument)), list(names)
+    place = {str(name): i for i, name in enumerate(has)}
+    if has == wanted:
         return y
-    if set(has) != set(wanted):
-        if not (all_strings(has) and all_strings(wanted)):
-            return y
+    same = len(place) == len(has) and set(place) == set(map(str, wanted))
+    if same and _are_numbered(y):
         raise ValueError(
-            f"{argument} has columns with the names {listed(has)}, but the expected names are "
-            f"{listed(wanted)}"
+            f"{argument} has columns numbered 0 to {len(has) - 1}, but the expected names are "
+            f"{listed(wanted)}: the numbers may be names or positions. Name the columns, or pass "
+            f"{argument} as an array in the order of these names"
         )
-    return y[list(wanted)]
+    if same:
+        return y[[has[place[str(name)]] for name in wanted]]
+    if _are_numbered(y):
+        return y
+    numbers = list(map(str, range(len(wanted))))
+    if set(place) == set(numbers):
+        return y[[has[place[number]] for number in numbers]]
+    if wanted == list(range(len(wanted))) and not set(place) & set(map(str, wanted)):
+        warn_user(
+            f"{argument} has column names, but the labels have none. The columns of {argument} are "
+            "taken by position"
+        )
+        return y
+    raise ValueError(
+        f"{argument} has columns with the names {listed(has)}, but the expected names are "
+        f"{listed(wanted)}"
+    )
+
+
+def _names(frame, argument):
+    """Return the names of the columns of a data frame."""
+    names = label_names_of(frame, argument)
+    assert names is not None
+    return names
+
+
+def _are_numbered(frame):
+    """Return True if the columns of a data frame have the names that its library makes itself."""
+    columns = frame.columns
+    if type(columns).__name__ == "RangeIndex":
+        return (columns.start, columns.step) == (0, 1)
+    return list(columns) == [f"column_{i}" for i in range(len(columns))]  # polars
 
 
 def in_rows_of(y_known: Any, X: Any, name: str = "y_known", rows_of: str = "X") -> Any:

@@ -33,13 +33,23 @@ def is_list_of_outputs(values: Any) -> bool:
 def dense_answer(answer: Any, names: Any = None, name: str = "predict_proba(X)") -> Any:
     """Return an answer as an array; the columns of a data frame are put in the order of `names`.
 
-    A ValueError, which refers to the answer as `name`, is raised if the data frame has other names.
+    `names` are names of labels, or classes, see `in_order_of`. If it is None, the columns keep
+    their order. A ValueError, which refers to the answer as `name`, is raised if the data frame has
+    other names.
     """
     if issparse(answer):
         return answer.toarray()
     if np.ma.is_masked(answer):
         raise ValueError(f"{name} must not have masked entries")
-    return np.asarray(in_order_of(answer, names, name))
+    return np.asarray(answer if names is None else in_order_of(answer, names, name))
+
+
+def names_or_numbers(names: Any, n_labels: int | None) -> Any:
+    """Return the names of the labels, or their numbers if they have no names.
+
+    The result is None if the number of labels is unknown, too.
+    """
+    return np.arange(n_labels) if names is None and n_labels is not None else names
 
 
 def positive_columns(
@@ -48,14 +58,17 @@ def positive_columns(
     """Return P(y_i = 1) as an array (N, L), from L arrays (N, 2) of the classes of each label.
 
     `classes` and `name` are described in `label_marginals`. Without `classes` the second column
-    belongs to class 1.
+    belongs to class 1, or the column with the name 1.
     """
-    columns = [dense_answer(output) for output in outputs]
+    if classes is None:
+        own = [[0, 1]] * len(outputs)
+    else:
+        own = _classes_of_outputs(classes, len(outputs), name)
+    columns = [dense_answer(part, labels, name) for part, labels in zip(outputs, own)]
     shapes = [part.shape for part in columns]
     if classes is None:
         found = [part[:, 1] for part in columns] if {s[1] for s in shapes} == {2} else []
     else:
-        own = _classes_of_outputs(classes, len(columns), name)
         found = [_of_class_1(part, label, name) for part, label in zip(columns, own)]
     if not found or len({len(column) for column in found}) != 1:
         raise ValueError(
@@ -79,16 +92,19 @@ def label_marginals(
     classifier: for a list the classes of each label, in the order of its columns. If a label has a
     single class, its array may be (N, 1), from a classifier that saw a single class in its fit.
     `name` is the name of the argument in error messages. A ValueError is raised if the number of
-    labels is not `n_labels`, unless it is None. `names` are the names of the labels, by which the
-    columns of a data frame are matched.
+    labels is not `n_labels`, or if `n_labels` is None the number of labels in `classes`. `names`
+    are the names of the labels, by which the columns of a data frame are matched; if it is None,
+    they are matched by their numbers.
     """
     if is_list_of_outputs(proba):
         proba = positive_columns(proba, classes, name)
     else:
-        proba = dense_answer(proba, names, name)
+        proba = dense_answer(proba, names_or_numbers(names, n_labels), name)
         order = _order_of_labels(classes, proba, names, name)
         proba = proba if order is None else proba[:, order]
     proba = as_float_array(proba, name, "(n_samples, n_labels)")
+    if n_labels is None:
+        _require_labels(proba, _number_of_labels(classes), name, "in classes_")
     _require_labels(proba, n_labels, name)
     slack = _ROUNDING * np.finfo(proba.dtype).eps
     if proba.size and not (proba.min() >= -slack and proba.max() <= 1 + slack):
@@ -101,7 +117,7 @@ def label_answers(labels: Any, n_labels: int, names: Any = None, name: str = "pr
 
     `labels` are an array, sparse matrix or data frame (N, L).
     """
-    labels = dense_answer(labels, names, name)
+    labels = dense_answer(labels, names_or_numbers(names, n_labels), name)
     _require_labels(labels, n_labels, name)
     if not np.isin(labels, (0, 1)).all():
         raise ValueError(f"{name} must hold labels 0 and 1")
@@ -120,18 +136,26 @@ def class_answers(labels: Any, name: str = "predict(X)") -> np.ndarray:
 
 def label_scores(scores: Any, n_labels: int, names: Any = None, name: str = "scores") -> np.ndarray:
     """Return the scores (N, L) of the labels as a finite float64 array."""
-    scores = as_float_array(dense_answer(scores, names, name), name, "(n_samples, n_labels)")
+    scores = dense_answer(scores, names_or_numbers(names, n_labels), name)
+    scores = as_float_array(scores, name, "(n_samples, n_labels)")
     _require_labels(scores, n_labels, name)
     return scores.astype(np.float64)
 
 
-def _require_labels(values, n_labels, name):
+def _require_labels(values, n_labels, name, place="of y"):
     """Raise a ValueError unless an answer has a column for each label."""
     if n_labels is not None and values.shape[1:] != (n_labels,):
         raise ValueError(
             f"{name} should have the shape (n_samples, {n_labels}), with a column for each label "
-            f"of y, got {values.shape}"
+            f"{place}, got {values.shape}"
         )
+
+
+def _number_of_labels(classes):
+    """Return the number of labels in `classes_`, or None if it may list the values of a label."""
+    own = [] if classes is None else list(classes)
+    values = all(np.ndim(label) == 0 for label in own) and set(own) <= {0, 1}
+    return None if values else len(own)
 
 
 def require_rows(values: Any, n_rows: int, name: str = "predict_proba(X)") -> None:
@@ -204,9 +228,7 @@ def proba_of_classes(
     """
     known = all_classes.tolist()
     own = known if classes is None else np.asarray(classes).tolist()
-    if is_frame(proba) and set(map(str, proba.columns)) == set(map(str, own)):
-        own = sorted(own, key=[str(name) for name in proba.columns].index)
-    proba = dense_answer(proba)
+    proba = dense_answer(proba, own, name)
     if len(known) == 1 and proba.ndim == 2:  # OneVsRestClassifier returns two columns
         return np.full((len(proba), 1), 1.0 if fill == 0 else 0.0)
     unknown = [label for label in own if label not in known]

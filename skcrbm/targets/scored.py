@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
 from skcrbm.targets.indicator import ragged_text, require_observed, require_zero_or_one
-from skcrbm.targets.names import in_order_of, label_names_of
+from skcrbm.targets.names import in_order_of, is_frame, label_names_of
 from skcrbm.targets.proba import is_list_of_outputs, positive_columns
 from skcrbm.targets.weights import checked_label_weight, is_per_label, label_layers
 from skcrbm.utils.validation import check_order, filled_with_nan
@@ -101,7 +101,9 @@ def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tup
     `masked_score`.
     """
     check_order(y_true=y_true, **{argument: values}, sample_weight=sample_weight)
-    values = in_order_of(values, y_true, argument)
+    if is_frame(values):
+        names = label_names_of(y_true) if is_frame(y_true) else np.arange(values.shape[1])
+        values = in_order_of(values, names, argument)
     y = dense_2d(y_true, "y_true")
     observed = ~np.isnan(y)
     require_zero_or_one(y[observed], "y_true")

@@ -137,7 +137,10 @@ def test_most_probable_label_sets(model):
     [
         (lambda m: LabelSetsDisplay.from_estimator(m, X, row=300), "row must be from 0 to 299"),
         (lambda m: LabelSetsDisplay([[1, 0]], [1], label_names=["a"]).plot(), "must have 2 ent"),
-        (lambda m: ReliabilityDisplay.from_predictions(Y, Y[:, :2]), "y_prob must have the shape"),
+        (
+            lambda m: ReliabilityDisplay.from_predictions(Y, Y[:, :2]),
+            "y_prob should have the shape",
+        ),
         (lambda m: ReliabilityDisplay.from_predictions(Y, Y, labels="all"), "labels must be"),
         (
             lambda m: ReliabilityDisplay.from_predictions(Y, Y, labels=["x"]),

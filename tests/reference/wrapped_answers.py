@@ -1,5 +1,7 @@
 """Classifiers whose answers come in many forms, as those of any library inside of this package."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 from scipy import sparse
@@ -30,9 +32,26 @@ FORMS = {
     "other words": (pairs, [np.array(["no", "yes"])] * 4),
     "frame": (lambda p: pd.DataFrame(p, columns=NAMES), None),
     "frame in another order": (lambda p: pd.DataFrame(p, columns=NAMES)[NAMES[::-1]], None),
+    "numbers in another order": (lambda p: pd.DataFrame(p)[[2, 0, 3, 1]], None),
+    "numbers of the classes": (lambda p: pd.DataFrame(p, columns=np.arange(4)), None),
+    "pairs of frames backwards": (
+        lambda p: [pd.DataFrame(part, columns=[1, 0]) for part in pairs(p, True)],
+        None,
+    ),
+    "pairs of frames with classes": (
+        lambda p: [pd.DataFrame(part, columns=np.arange(2)) for part in pairs(p)],
+        BACKWARDS,
+    ),
     "labels in another order": (lambda p: p[:, [2, 0, 3, 1]], np.array([2, 0, 3, 1])),
     "names in another order": (lambda p: p[:, ::-1], np.array(NAMES[::-1])),
 }
+
+
+if find_spec("polars"):
+    import polars as pl
+
+    FORMS["polars"] = pl.DataFrame, None
+    FORMS["polars, numbers"] = lambda p: pl.DataFrame(p, list("0123"))[list("2031")], None
 
 
 class Answers(ClassifierMixin, BaseEstimator):
@@ -72,5 +91,5 @@ class Answers(ClassifierMixin, BaseEstimator):
 
 
 def by_name(form):
-    """Whether a form tells labels apart by their names."""
+    """Whether a form tells labels apart by their names, which are strings."""
     return ("frame" in form and "pairs" not in form) or "names" in form

@@ -18,7 +18,7 @@ from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, Conforma
 from skcrbm.constraints import Constrained, Implies
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inspection import ReliabilityDisplay
-from skcrbm.metrics import masked_scorer
+from skcrbm.metrics import marginal_log_loss, masked_score, masked_scorer
 from skcrbm.model_selection import cross_val_predict
 
 RNG = np.random.default_rng(0)
@@ -117,6 +117,8 @@ def test_the_same_probabilities_in_any_form(wrapper):
         for form in FORMS:
             if by_name(form) and y is Y:
                 continue  # the labels have no names
+            if not by_name(form) and y is FRAME and form not in ("pairs", "polars"):
+                continue
             tolerance = {"rtol": 1e-3} if form == "float32" else {"rtol": 1e-9}
             for model in (Answers(form), FrozenEstimator(Answers(form))):
                 if wrapper is log_odds and by_name(form):
@@ -136,6 +138,61 @@ def test_a_wrong_answer_is_an_error(wrapper):
             frozen = r"|^estimator is frozen and predicts \d labels, but y has 4 columns"
             with pytest.raises(ValueError, match=message + frozen):
                 wrapper(model, FRAME)
+
+
+def unknown(p):
+    return pd.DataFrame(p, columns=list("abcd"))
+
+
+@pytest.mark.filterwarnings("ignore:.*rows of y violate the rules")
+@pytest.mark.parametrize("wrapper", WRAPPERS, ids=lambda function: function.__name__)
+def test_names_of_labels_without_names(wrapper):
+    """They are taken by position, with a warning; some names that are numbers are an error."""
+    expected = wrapper(Answers(), Y)
+    with pytest.warns(
+        UserWarning, match=r"predict_proba\(X\) has column names, but .* by position"
+    ):
+        found = wrapper(Answers("given", {"given": (unknown, None)}), Y)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    shifted = {"given": (lambda p: pd.DataFrame(p, columns=range(1, 5)), None)}
+    if wrapper is log_odds:
+        return
+    with pytest.raises(ValueError, match="has columns with the names 1, 2, 3, 4, but"):
+        wrapper(Answers("given", shifted), Y)
+
+
+def test_numbers_that_may_be_names_or_positions():
+    y = pd.DataFrame(Y, columns=[2, 0, 1, 3])
+    numbers = DecodedClassifier(Answers("given", {"given": (pd.DataFrame, None)})).fit(X, y)
+    with pytest.raises(ValueError, match="the numbers may be names or positions"):
+        numbers.predict_proba(X)
+    named = {"given": (lambda p: pd.DataFrame(p, columns=np.arange(4)), None)}
+    found = DecodedClassifier(Answers("given", named)).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(found, X[:, [2, 0, 1, 3]])
+
+
+def test_suggestions_count_the_columns():
+    """The error names the answer of the classifier, whatever `y_known` holds."""
+    short = (lambda p: p[:, :3], np.arange(4))
+    for known in (None, np.full((60, 4), np.nan), np.full((60, 3), np.nan)):
+        message = r"predict_proba\(X\) should have the shape \(n_samples, 4\), .* in classes_, got"
+        with pytest.raises(ValueError, match=message):
+            suggest_labels(Answers("short", {"short": short}), X, known, strategy="entropy")
+    whole = Answers("given", {"given": (lambda p: p, np.arange(4))})
+    with pytest.raises(ValueError, match=r"y_known must have shape \(60, 4\), got \(60, 3\)"):
+        suggest_labels(whole, X, np.full((60, 3), np.nan), strategy="entropy")
+
+
+def test_scores_of_frames():
+    """Scores read predictions by name, as wrappers do."""
+    p = pd.DataFrame(X)[[3, 1, 0, 2]]
+    for y in (Y, pd.DataFrame(Y), pd.DataFrame(Y)[[1, 0, 3, 2]]):
+        assert marginal_log_loss(y, p) == pytest.approx(marginal_log_loss(Y, X), rel=1e-12)
+        assert masked_score("roc_auc", y, y_score=p) == masked_score("roc_auc", Y, y_score=X)
+    pytest.importorskip("matplotlib")
+    found = ReliabilityDisplay.from_predictions(FRAME, pd.DataFrame(X, columns=NAMES)[NAMES[::-1]])
+    expected = ReliabilityDisplay.from_predictions(Y, X)
+    np.testing.assert_array_equal(found.probability[0], expected.probability[0])
 
 
 def test_scores_and_displays():
