@@ -139,6 +139,26 @@ def test_the_shape_chooses_and_not_the_storage(shape, method, held, pairwise):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("method", "options", "answer"),
+    [
+        ("icm", {}, "assignment"),
+        ("gibbs", {"max_iter": 5, "burn_in": 0}, "log_odds"),
+        ("gibbs_with_gradients", {"max_iter": 5, "burn_in": 0}, "log_odds"),
+        ("perturb_and_max_product", {"max_iter": 5}, "samples"),
+        ("ais", {"n_betas": 5}, "log_partition"),
+    ],
+)
+@pytest.mark.parametrize("shape", [(9, 8), (50, 2), (45, 44)])
+def test_samplers_do_not_choose_by_storage(shape, method, options, answer):
+    dense, sparse = both_storages(random_evidence(banded(*shape, n_models=9), 1))
+    returns = {"assignment": "map", "log_odds": "marginals"}.get(answer, answer)
+    one, other = (
+        infer(x, method, returns=returns, random_state=0, **options) for x in (dense, sparse)
+    )
+    np.testing.assert_allclose(getattr(one, answer), getattr(other, answer), rtol=1e-9)
+
+
 def test_exact_eliminates_a_chain_that_is_a_matrix():
     """Sum-product messages are exact on a chain; a narrow band of few labels is enumerated."""
     chain = banded(40, 1)

@@ -12,6 +12,7 @@ from skcrbm.energies import BaseEnergy
 from skcrbm.energies.states import independent_states, is_categorical, unchecked
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.base import Query, empty_result
+from skcrbm.inference.ising.storage import with_edges
 from skcrbm.inference.methods._samplers import AnnealedImportanceSampling
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import CHAIN_UNITS
@@ -38,12 +39,12 @@ def _log_weights(energy, n_chains, n_betas, key):
     base, states = _uncoupled(energy, uncoupled, uniforms(key, streams, 0, width))
     rows = np.repeat(np.arange(n), n_chains)
     models, uncoupled = energy.rows(rows), uncoupled.rows(rows)
-    log_weight = np.zeros(n * n_chains)
+    log_weight, visited = np.zeros(n * n_chains), with_edges(energy)
     for t in range(1, n_betas + 1):
         flat = states.reshape(n * n_chains, width)
         log_weight += (unchecked(models.score)(flat) - unchecked(uncoupled.score)(flat)) / n_betas
         if t < n_betas:
-            states, _ = gibbs_sweep(energy.scaled(t / n_betas), states, key, streams, t)
+            states, _ = gibbs_sweep(visited.scaled(t / n_betas), states, key, streams, t)
     return log_weight.reshape(n, n_chains) + base[:, None]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies import BaseEnergy
+from skcrbm.energies import BaseEnergy, IsingEnergy
 from skcrbm.energies.states import (
     chain_dtype,
     independent_states,
@@ -20,6 +20,7 @@ from skcrbm.energies.states import (
     with_evidence,
 )
 from skcrbm.inference.base import Chains, empty_result, sum_statistics
+from skcrbm.inference.ising.storage import with_edges
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import entry_for
 from skcrbm.kernels.gibbs import FactorLists, sweep_categories, sweep_factors, sweep_ising
@@ -136,7 +137,7 @@ def solve_by_sweeps(method, energy, query, sweep):
         if query.returns & {"marginals", "statistics"}:
             _average(method, energy, query, fields, sweep)
         if "samples" in query.returns:
-            _sample(method, energy, query, fields, sweep)
+            _sample(method, with_edges(energy), query, fields, sweep)
     return fields
 
 
@@ -194,9 +195,10 @@ def _average(method, energy, query, fields, sweep):
     fields["state"] = Chains(states, key, done)
     fields["n_iter"][:] = burn_in + method.max_iter
     fields["log_odds"] = np.empty(shape, energy.dtype)
+    visited = with_edges(energy)
 
     def run(rows, statistics):
-        part = energy.rows(rows)
+        part = visited.rows(rows)
         streams = np.arange(n_chains)
         if before is None:
             chance = None if beliefs is None else beliefs[rows]
@@ -205,7 +207,10 @@ def _average(method, energy, query, fields, sweep):
             state, first = with_evidence(part, before[rows]), step
         if burn_in:
             state, _ = sweep(part, state, key, streams, first, burn_in)
-        wanted = statistics if "statistics" in query.returns else None
+        wanted = None
+        if "statistics" in query.returns:
+            # The form of the couplings decides the shape of the statistics.
+            wanted = statistics, unchecked(energy.rows(rows).sum_statistics)
         moments = _Moments(part, n_chains, method.max_iter, weight[rows], wanted)
         for t in range(first + burn_in, first + burn_in + method.max_iter):
             state, log_odds = sweep(part, state, key, streams, t)
@@ -274,7 +279,7 @@ class _Moments:
         self.n_sweeps = n_sweeps
         self.energy = energy
         self.weight = np.repeat(weight / (n_sweeps * n_chains), n_chains)
-        self.statistics = statistics
+        self.statistics = statistics  # arrays, and the function that computes them; or None
         self.done = 0
 
     def add(self, states, log_odds):
@@ -288,14 +293,13 @@ class _Moments:
             for last in self.energy.sampling_blocks[-1:]:
                 means[:, :, last] = expit(log_odds[:, :, last])
             means = means.reshape(len(self.weight), *means.shape[2:])
-            for total, value in zip(
-                self.statistics, unchecked(self.energy.sum_statistics)(means, self.weight)
-            ):
+            totals, sum_statistics_of = self.statistics
+            for total, value in zip(totals, sum_statistics_of(means, self.weight), strict=True):
                 total += value
 
     def _add_probabilities(self, log_odds, on, off, squares):
-        # Use a kernel for sparse Ising models, because they may have very many variables.
-        if getattr(self.energy, "couplings_are_sparse", False):
+        # Use a kernel for Ising models, because they may have very many variables.
+        if isinstance(self.energy, IsingEnergy):
             from skcrbm.kernels.sparse_sweeps import add_probabilities
 
             add_probabilities(log_odds.ravel(), on.ravel(), off.ravel(), squares.ravel())
@@ -371,12 +375,16 @@ def sweep_ising_model(energy, states, key, streams, step, n_sweeps=1):
 
     There are two kernels. The first processes several chains side by side. The second processes
     several variables side by side: variables of the same colour, which have no couplings with each
-    other. If couplings are sparse, the function calls the kernel that can process more items side
-    by side. If they are a matrix, most pairs are coupled, so that colours have few variables.
+    other. The function calls the kernel that can process more items side by side. Couplings in a
+    matrix are those of a step of training, in which most pairs are coupled.
     """
     n, c, width = states.shape
-    lanes = energy.lanes if energy.couplings_are_sparse else None
-    if lanes is None or min(n * c, _MAX_LANES) * (len(lanes.first) - 1) > width:
+    n_chains, lanes = min(n * c, _MAX_LANES), None
+    # A graph with 2 E entries of the L^2 in its matrix has at least L^2 / (L^2 - 2 E) colours.
+    if energy.couplings_are_sparse:
+        few = max(1, width**2 - 2 * energy.n_couplings)
+        lanes = energy.lanes if n_chains * width < few else None
+    if lanes is None or n_chains * (len(lanes.first) - 1) >= width:
         couplings = energy.coupling_lists()
         return sweep_chains(sweep_ising, couplings, energy, states, key, streams, step, n_sweeps)
     drawn, field, held, log_odds = kernel_chains(energy, states)

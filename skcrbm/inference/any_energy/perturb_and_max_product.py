@@ -25,12 +25,10 @@ from skcrbm.utils.validation import kernel_array
 # Smallest number of samples of a dense model that a kernel processes in a single call. For small
 # models a call processes more samples, because otherwise the cost of the call would dominate.
 _BLOCK = 16
-# The times of the kernel for a matrix of couplings, divided by the times of the kernel for edges:
-# 2.9 (6 labels, 2000 samples), 2.6 (14, 2000), 1.8 (30, 500), 1.1 (60, 100), .8 (100, 100), .27
-# (300, 20), .29 (784, 20), and for a single sample .7 (14 labels) and .16 (100). The answers are
-# equal up to rounding. So matrices are read as edges up to _FEW_LABELS labels, unless there are
-# fewer samples of all models than _FEW_SAMPLES.
-_FEW_LABELS, _FEW_SAMPLES = 50, 8
+# Nanoseconds of 20 iterations with a matrix, for an entry and for a row of each sample; and with a
+# list of edges, for an edge, and for an edge of each sample. The answers are equal up to rounding.
+_ENTRY, _ROW = 16.0, 1750.0
+_EDGE, _EDGE_OF_SAMPLE = 1450.0, 62.0
 
 
 class Perturbations(NamedTuple):
@@ -268,17 +266,24 @@ def solve_rbm(method, energy, query):
 def solve_ising(method, energy, query):
     """Compute the answers for Ising models.
 
-    The kernel takes a list of edges, or the upper triangle of a matrix; see `_FEW_LABELS`.
+    The kernel that takes less time is called: for a list of edges, or for the upper triangle of a
+    matrix. In a state, a matrix has messages of all pairs, because its couplings may change from 0.
     """
-    if energy.couplings_are_sparse:
-        return _solve_edges(method, energy, query, energy.edges, energy.edge_coupling)
-    size, n_draws = energy.coupling.shape, energy.n_models * query.n_samples
-    if energy.n_variables <= _FEW_LABELS and n_draws >= _FEW_SAMPLES:
-        pairs = np.triu_indices(energy.n_variables, 1)  # all of them, for the shape of the state
+    all_pairs = query.return_state or query.start is not None
+    all_pairs = all_pairs and not energy.couplings_are_sparse
+    n_labels, n_draws = energy.n_variables, energy.n_models * query.n_samples
+    n_edges = n_labels * (n_labels - 1) // 2 if all_pairs else energy.n_couplings
+    as_edges = n_edges * (_EDGE + _EDGE_OF_SAMPLE * n_draws)
+    if n_draws * n_labels * (_ENTRY * n_labels + _ROW) < as_edges:
+        matrix = energy.coupling_matrix()
+        return _solve_dense(
+            method, energy, query, matrix, lambda folded, free: folded, True, matrix.shape
+        )
+    if all_pairs:
+        pairs = np.triu_indices(n_labels, 1)
         return _solve_edges(method, energy, query, np.column_stack(pairs), energy.coupling[pairs])
-    return _solve_dense(
-        method, energy, query, energy.coupling, lambda folded, free: folded, True, size
-    )
+    energy = energy.as_sparse()
+    return _solve_edges(method, energy, query, energy.edges, energy.edge_coupling)
 
 
 def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):

@@ -31,6 +31,14 @@ def is_dense(energy: IsingEnergy) -> bool:
     return n <= _FEW_LABELS or 2 * energy.n_couplings >= _SHARE * n * n
 
 
+def with_edges(energy: Any) -> Any:
+    """Return an Ising model whose couplings are a list of edges; other energies do not change.
+
+    Samplers that visit neighbours then find them without a search through a matrix in each sweep.
+    """
+    return energy.as_sparse() if isinstance(energy, IsingEnergy) else energy
+
+
 def solve_as_matrix(solve: Callable, method: Any, energy: IsingEnergy, query: Any) -> dict:
     """Call a solver of models with a matrix of couplings, and return the answers for `energy`."""
     if not energy.couplings_are_sparse:

@@ -15,6 +15,7 @@ import numpy as np
 from skcrbm.energies import BaseEnergy, IsingEnergy
 from skcrbm.inference.any_energy import _icm
 from skcrbm.inference.base import InferenceMethod
+from skcrbm.inference.ising.storage import is_dense
 from skcrbm.inference.methods._searches import MapSearch
 from skcrbm.inference.registry import solver_for
 from skcrbm.inference.search import cliques, ising
@@ -79,11 +80,11 @@ def _rounding(energy):
 def solve_icm(method, energy, query):
     """Compute "map" of an `IsingEnergy` by "icm".
 
-    Labels are set one by one or, if couplings are sparse, all labels of a colour at once.
+    Labels are set one by one if couplings are dense, else all labels of a colour at once.
     """
-    if energy.couplings_are_sparse:
-        return _icm.solve(method, energy, query)
-    return solve(method, energy, query)
+    if is_dense(energy):
+        return solve(method, energy, query)
+    return _icm.solve(method, energy.as_sparse(), query)
 
 
 def find_labels(
