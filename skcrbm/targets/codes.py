@@ -31,8 +31,12 @@ UNKNOWN = -2
 
 # What NumPy and `str` write for missing values.
 _TEXT_OF_MISSING = {"nan", "NaN", "None", "<NA>", "NaT"}
-# Positive numbers that often mark missing labels, or pixels that do not count.
-_CODES_OF_MISSING = {99, 255, 999, 9999, 32767, 65535}
+# Texts that often mark missing labels, in lower case and without spaces around them. NumPy cuts
+# "nan" to "na" in an array of texts of two characters.
+_MARKS_OF_MISSING = {"", "?", "na", "n/a", "nan", "nat", "none", "null", "<na>", "#n/a"}
+# Numbers that often mark missing labels, or pixels that do not count.
+_LARGE_CODES = {99, 255, 999, 9999, 32767, 65535}
+_NEGATIVE_CODES = {-1, -9, -99, -100, -128, -255, -999, -1000, -9999, -32768, -(2**31), -(2**63)}
 
 
 def is_missing(label: Any) -> bool:
@@ -114,28 +118,83 @@ def label_list(labels: Any, place: str, part: str = "item") -> list:
 
 
 def warn_of_codes(classes: np.ndarray, name: str = "y") -> None:
-    """Warn if a class that was found in labels is probably a code of missing labels.
+    """Warn if classes that were found in labels are probably codes of missing labels.
 
-    Such a class is the text "nan" or a similar text, or a single number such as -1, -100 or 255
-    beside the classes 0 to K - 1 or 1 to K, where K is at least 2.
+    Such a class is a text like "nan", "none" or "", or a number like -1, -100 or 255 beside at
+    least two other numbers, see `_codes_of_numbers`. Texts of numbers count as numbers.
     """
-    code = None
-    if classes.dtype.kind in "UO":
-        texts = sorted(label for label in classes.tolist() if isinstance(label, str))
-        code = next((text for text in texts if text in _TEXT_OF_MISSING), None)
-    elif classes.dtype.kind in "iuf" and len(classes) >= 3:
-        numbers = classes.astype(np.float64)
-        for position in (0, -1):
-            value, rest = numbers[position], np.delete(numbers, position)
-            suspect = value < 0 or (value in _CODES_OF_MISSING and value > rest[-1] + 1)
-            if suspect and rest[0] in (0, 1) and (np.diff(rest) == 1).all():
-                code = classes[position].item()
-    if code is not None:
+    found = []
+    if classes.dtype.kind in "USO":
+        texts = {label: _plain(label) for label in classes.tolist() if isinstance(label, _TEXTS)}
+        found = [label for label, text in texts.items() if text in _MARKS_OF_MISSING]
+        numbers = {label: _number(text) for label, text in texts.items() if label not in found}
+        known = {label: number for label, number in numbers.items() if number is not None}
+        if known and len(known) == len(numbers):
+            codes = _codes_of_numbers(np.array(sorted(known.values())))
+            found += [label for label, number in known.items() if number in codes]
+        elif len(numbers) - len(known) >= 2:  # a number beside words
+            found += [label for label, number in known.items() if number in _NEGATIVE_CODES]
+    elif classes.dtype.kind in "iuf":
+        codes = _codes_of_numbers(classes.astype(np.float64))
+        found = [label for label in classes.tolist() if label in codes]
+    if found:
+        shown = ", ".join(map(repr, found[:5]))
+        if len(found) == 1:
+            text = (
+                f"class {shown}, which often marks missing labels. It is learned as any other class"
+            )
+        else:
+            text = (
+                f"classes {shown}, which often mark missing labels. They are learned as any others"
+            )
         warn_user(
-            f"{name} holds the class {code!r}, which often marks missing labels. It is learned as "
-            f"any other class. If {code!r} means that a label is missing, put None or NaN in its "
-            "place"
+            f"{name} holds the {text}. If {found[0]!r} means that a label is missing, put None or "
+            "NaN in its place"
         )
+
+
+_TEXTS = (str, bytes)
+
+
+def _plain(text):
+    """Return a text in lower case, without spaces around it."""
+    return (text.decode(errors="replace") if isinstance(text, bytes) else text).strip().lower()
+
+
+def _number(text):
+    """Return the finite number that a text stands for, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) else None
+
+
+def _codes_of_numbers(numbers):
+    """Return which of the sorted distinct `numbers` are probably codes of missing labels.
+
+    They leave at least two other numbers, which are not negative. All negative numbers are such
+    codes if each is a common code, or if there is a single one beside 0 to K - 1 or 1 to K. A large
+    number is such a code if it is a common one, and is more than ten times the other numbers, or
+    beside 0 to K - 1 or 1 to K.
+    """
+    negative = set(numbers[numbers < 0].tolist())
+    rest = numbers[numbers >= 0]
+    large = set()
+    while len(rest) > 2 and rest[-1] in _LARGE_CODES:
+        below = rest[:-1]
+        if not (rest[-1] > 10 * below[-1] or (_counts(below) and rest[-1] > below[-1] + 1)):
+            break
+        large.add(rest[-1].item())
+        rest = below
+    if len(rest) < 2 or not (negative <= _NEGATIVE_CODES or (len(negative) == 1 and _counts(rest))):
+        return large
+    return negative | large
+
+
+def _counts(numbers):
+    """Return True if sorted numbers are 0 to K - 1 or 1 to K."""
+    return numbers[0] in (0, 1) and (np.diff(numbers) == 1).all()
 
 
 def warn_of_new_label(label: Any, name: str = "y") -> None:

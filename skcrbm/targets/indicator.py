@@ -70,7 +70,9 @@ def _lists_tags(array):
 
 def _lists_numbers(array):
     """Return True if each row of an array (N, L) holds several distinct whole numbers."""
-    if array.ndim != 2 or array.shape[1] < 2 or not ((array >= 0) & (array % 1 == 0)).all():
+    if array.ndim != 2 or array.shape[1] < 2 or not np.isfinite(array).all():
+        return False
+    if not ((array >= 0) & (array % 1 == 0)).all():
         return False
     return all(len(set(row)) == len(row) for row in array.tolist())
 

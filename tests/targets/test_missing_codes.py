@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skcrbm import ChainCRF, Graph, GraphCRF, LabelGraphCRF
 from skcrbm.density import MarkovRandomField
+from skcrbm.targets.codes import find_classes
 
 OF_LISTS = [name for name in of_form("sequences", "graphs", "grids") if name.endswith("CRF")]
 OF_ROWS = [name for name in of_form("rows") if name not in ("BlendedLabelSets", "Constrained")]
@@ -114,6 +115,59 @@ def test_numbers_that_may_stand_for_missing_labels(name):
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.filterwarnings("ignore", EARLY_END)
             model.fit(X, y)
+
+
+# Classes, and those that probably mark missing labels.
+CODES = [
+    ([-100, -1, 0, 1, 2], [-100, -1]),
+    ([-1, 0, 1, 255], [-1, 255]),
+    ([-100, 0, 2], [-100]),
+    ([0, 2, 255], [255]),
+    ([0, 1, 99, 999], [99, 999]),
+    ([-5, 1, 2, 3], [-5]),
+    (["0", "1", "-100"], ["-100"]),
+    (["0", "1", "255"], ["255"]),
+    (["a", "b", "-1"], ["-1"]),
+    (["a", "b", " nan"], [" nan"]),
+    (["a", "b", "NAN", ""], ["", "NAN"]),
+    (["a", "b", "none"], ["none"]),
+    (["a", "b", "null", "?"], ["?", "null"]),
+    (np.array(["a", "b", np.nan], "U2"), ["na"]),
+    (np.array([b"a", b"b", b"NULL"]), [b"NULL"]),
+    ([-2, -1, 0, 1], []),
+    ([-1, 1], []),
+    ([0, 255], []),
+    ([0, 128, 255], []),
+    ([7, 42, 99], []),
+    (["-1", "1"], []),
+    (["1", "2", "3"], []),
+    (["inf", "name", "nana", "nonel"], []),
+]
+
+
+@pytest.mark.parametrize(("classes", "codes"), CODES, ids=lambda value: str(list(value)))
+def test_which_classes_mark_missing_labels(classes, codes):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = find_classes(np.asarray(classes).tolist())
+    np.testing.assert_array_equal(found, np.unique(classes))  # they stay classes
+    assert len(caught) == bool(codes)
+    for warning in caught:
+        shown = ", ".join(map(repr, codes))
+        assert f" {shown}, which often mark" in str(warning.message)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [*OF_LISTS, "CRBMClassifier", "DecodedClassifier"])
+def test_several_codes(name):
+    """The gate sees all classes of all estimators, in arrays of objects, too."""
+    for codes, classes in (([-1, -100], [0, 1, 2]), ([" nan", "none"], ["a", "b", "c"])):
+        labels = np.array([classes[i % 3] for i in range(48)], int if codes[0] == -1 else object)
+        labels[[5, 9]] = codes
+        model, X, y = with_labels(name, labels)
+        with pytest.warns(UserWarning, match="y.* holds the classes .*, which often mark missing"):
+            model.fit(X, y)
+        assert set(codes) <= set(model.classes_.tolist())
 
 
 def test_listed_classes_give_no_warning():
