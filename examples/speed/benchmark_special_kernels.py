@@ -78,13 +78,6 @@ def asked(method, answer, models, **options):
     return [partial(run, energy) for energy in models]
 
 
-def pairs_of(energy):
-    """Return the same Ising model as a list of edges."""
-    i, j = np.triu_indices(energy.n_variables, 1)
-    weights = energy.coupling[i, j]
-    return SparseIsingEnergy.from_edges(np.column_stack([i, j]), weights, energy.field)
-
-
 def ising(n, n_models, scale, kind=IsingEnergy):
     """Draw dense couplings N(0, scale^2) and fields N(0, 1)."""
     rng = np.random.default_rng(0)
@@ -117,8 +110,11 @@ def messages():
     yield "RBM, max_product", *asked("max_product", "score", models), None
     yield "RBM, mean_field", *asked("mean_field", "marginals", models), None
     model = ising(60, 100, 0.1)
-    models = model, pairs_of(model)
+    models = model, FactorGraphEnergy.from_energy(model)
     yield "dense pairs, sum_product", *asked("sum_product", "marginals", models, tol=1e-8), 1e-6
+    model = ising(200, 2, 0.03)
+    models = model, FactorGraphEnergy.from_energy(model)
+    yield "dense pairs, mean_field", *asked("mean_field", "marginals", models, tol=1e-8), 1e-6
     for name, model in (
         ("a lattice", lattice(30, 30, 1)),
         ("16 lattices", lattice(30, 30, 16)),

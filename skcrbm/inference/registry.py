@@ -61,7 +61,7 @@ SOLVERS = {
     "mean_field": {
         "RBMEnergy": "skcrbm.inference.rbm._mean_field:solve",
         "GroupedRBMEnergy": "skcrbm.inference.rbm._group_messages:solve",
-        "IsingEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
+        "IsingEnergy": "skcrbm.inference.ising.mean_field:solve",
         "FactorGraphEnergy": "skcrbm.inference.factor_graph.mean_field:solve",
         "LayeredEnergy": "skcrbm.inference.layered._solve:solve_mean_field",
     },

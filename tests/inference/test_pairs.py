@@ -14,13 +14,14 @@ from skcrbm.energies._conversions import _kept_graph
 from skcrbm.inference import (
     InferenceResult,
     MaxProduct,
+    MeanField,
     PerturbAndMaxProduct,
     SumProduct,
     available_methods,
     infer,
     sample,
 )
-from skcrbm.inference.ising import messages
+from skcrbm.inference.ising import mean_field, messages
 from skcrbm.inference.registry import METHODS
 from skcrbm.inference.search import roof_dual
 
@@ -267,6 +268,32 @@ def test_a_state_goes_from_a_kernel_to_the_other(monkeypatch):
         again = with_kernel(monkeypatch, n, lambda state=state: infer(energy, ask, init=state))
         assert again.n_iter.max() <= 2
         np.testing.assert_allclose(again.marginals, state.marginals, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("storage", [IsingEnergy, SparseIsingEnergy])
+def test_mean_field_of_a_matrix_and_of_a_graph(monkeypatch, storage, held, dtype):
+    energy = make_ising(4, 21, 0.6, dtype, 7)
+    energy = storage(energy.coupling, energy.field)
+    energy = random_evidence(energy) if held else energy
+    wanted = {"marginals", "statistics", "log_partition"}
+    results = []
+    for side_by_side in (False, True):
+        monkeypatch.setattr(mean_field, "_side_by_side", lambda *args, s=side_by_side: s)
+        method = MeanField(max_iter=9)
+        first = infer(energy, method, returns=wanted, return_state=True, return_trace=True)
+        further = infer(energy, method, init=first, pairwise="per_example", returns=wanted)
+        results.append((first, further))
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    for one, other in zip(*results, strict=True):
+        for name in ("marginals", "log_odds", "pairwise", "log_partition"):
+            own, found = getattr(one, name), getattr(other, name)
+            np.testing.assert_allclose(found, own, rtol=tolerance, atol=tolerance)
+        if dtype == np.float64:
+            np.testing.assert_array_equal(other.n_iter, one.n_iter)
+            np.testing.assert_array_equal(other.converged, one.converged)
+    np.testing.assert_allclose(results[1][0].trace, results[0][0].trace, atol=tolerance)
 
 
 @pytest.mark.parametrize("n_lanes", [8, 32])

@@ -1,4 +1,4 @@
-"""Run mean field on factor graphs and Ising models, for many models at once."""
+"""Run mean field on factor graphs, for many models at once."""
 
 from __future__ import annotations
 
@@ -90,21 +90,25 @@ def solve(method: Any, energy: Any, query: Query) -> dict[str, Any]:
     answer["log_odds"] = log_odds.astype(energy.dtype)
     if "log_partition" in query.returns:
         answer["log_partition"] = log_z + graph.offset + constant
-    if "statistics" in query.returns and query.per_example:
-        for m in range(n):
-            for part, row in zip(
-                answer["statistics"],
-                energy.sum_statistics(means[m : m + 1], np.ones(1)),
-                strict=True,
-            ):
-                part[m] = row
-    elif "statistics" in query.returns:
-        answer["statistics"] = energy.sum_statistics(means, query.sample_weight)
+    if "statistics" in query.returns:
+        answer["statistics"] = statistics_of_means(energy, query, means)
     if query.return_trace:
         answer["trace"] = trace
     if query.return_state:
         answer["state"] = Beliefs(answer["log_odds"].copy())
     return answer
+
+
+def statistics_of_means(energy: Any, query: Query, means: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the statistics of independent variables with means (N, n), or (N, n, K) of states."""
+    if not query.per_example:
+        return energy.sum_statistics(means, query.sample_weight)
+    found = empty_result(energy, query)["statistics"]
+    for m in range(len(means)):
+        row = energy.sum_statistics(means[m : m + 1], np.ones(1))
+        for part, values in zip(found, row, strict=True):
+            part[m] = values
+    return found
 
 
 class _Group(NamedTuple):
