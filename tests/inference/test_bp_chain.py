@@ -100,20 +100,6 @@ def test_on_a_tree_draws_are_exact(zeros, options):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("kind", ["chain of spins", "star"])
-def test_ising_models_and_rbms_without_loops(kind):
-    rng = np.random.default_rng(3)
-    if kind == "star":
-        energy = random_rbm(0, 4, 1, n_models=2, scale=1.5)
-    else:
-        pairs = np.column_stack([np.arange(5), np.arange(1, 6)])
-        energy = SparseIsingEnergy.from_edges(pairs, rng.normal(size=5), rng.normal(size=(2, 6)))
-    states = sample(energy, BPChain(warm_iter=12, random_state=0), n_samples=2000)
-    for n in range(2):
-        assert fits(states[n], exact_probability(energy, n)[0]) > 1e-4
-
-
-@pytest.mark.compiled
 def test_six_bits_with_marginals_of_one_half():
     """Figure 1 of the paper: independent draws would give 2^-6 to each state."""
     weight = np.full((2,) * 6, 0.0001)
@@ -438,11 +424,3 @@ def test_which_energies():
         FactorGraphEnergy([AndFactors([[0, 1]], [2])]), "sample_log_prob"
     )
     assert LayeredEnergy.__name__ not in str(available_methods())
-
-
-def test_no_models_and_no_variables():
-    empty = KINDS["Ising"]().rows(slice(0, 0))
-    assert sample(empty, "bp_chain", n_samples=3).shape == (0, 3, 6)
-    for shape in ((0, 3), (3, 0)):
-        states = sample(random_rbm(10, *shape, n_models=2), "bp_chain", n_samples=5, random_state=0)
-        assert states.shape == (2, 5, 3)

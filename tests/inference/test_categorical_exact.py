@@ -46,21 +46,6 @@ def test_impossible_models_are_refused():
         infer(energy, "exact")
 
 
-def test_samples():
-    energy = random_graph(3)
-    found = infer(
-        energy, "exact", returns=("samples", "sample_log_prob"), n_samples=40_000, random_state=0
-    )
-    for n in range(2):
-        right = Enumerated(energy, n)
-        for v in range(energy.n_variables):
-            share = np.bincount(found.samples[n, :, v], minlength=energy.n_levels) / 40_000
-            # Five standard errors of a share.
-            np.testing.assert_allclose(share, right.marginals[v], atol=5 * 0.5 / 200)
-        scores = [naive_score(energy, n, state) for state in found.samples[n, :20]]
-        np.testing.assert_allclose(np.array(scores) - right.log_z, found.sample_log_prob[n, :20])
-
-
 @pytest.mark.deep
 def test_star_of_many_leaves():
     """A star has width 1, however many leaves it has."""

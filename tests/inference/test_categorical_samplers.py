@@ -9,7 +9,7 @@ from reference.categorical import Enumerated, random_graph, with_logic
 from scipy.stats import chi2, kstest
 
 from skcrbm.density import MarkovRandomField
-from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference import BPChain, PerturbAndMaxProduct, infer, sample
 from skcrbm.inference.any_energy.perturb_and_max_product import StateNoise
 from skcrbm.inference.random_numbers import random_key
@@ -215,21 +215,6 @@ def test_law_of_two_states(scopes):
     assert (abs(shares[0] - shares[1]) < 5 * error + 2e-4).all()
 
 
-def test_independent_variables_are_exact():
-    """Without tables the samples follow the model, and the mean maximum is log Z."""
-    energy = FactorGraphEnergy([], np.random.default_rng(0).normal(size=(1, 2, 4)))
-    found = infer(
-        energy, "perturb_and_max_product", returns=("samples", "log_partition"), n_samples=20_000,
-        random_state=0,
-    )  # fmt: skip
-    exact = Enumerated(energy)
-    assert abs(found.log_partition[0] - exact.log_z) < 5 * found.standard_error[0]
-    for k in range(4):
-        np.testing.assert_allclose(
-            (found.samples[0] == k).mean(0), exact.marginals[:, k], atol=0.02
-        )
-
-
 def test_noise_keeps_its_law():
     """With persistence the noise stays Gumbel noise, correlated from call to call."""
     energy = FactorGraphEnergy([], np.zeros((1, 500, 3)))
@@ -256,30 +241,6 @@ def test_messages_continue():
     method = method.set_params(max_iter=1)
     later = infer(energy, method, n_samples=50, init=first)
     assert (first.samples == later.samples).all(axis=2).mean() > 0.95
-
-
-@pytest.mark.parametrize("method", ["bp_chain", "perturb_and_max_product"])
-def test_threads_batches_and_dtypes(method):
-    energy = random_graph(9, n_models=3)
-    options = {"returns": ("samples", "log_partition"), "n_samples": 40, "random_state": 0}
-    whole, threads = (infer(energy, method, n_jobs=j, **options) for j in (1, 2))
-    np.testing.assert_array_equal(whole.samples, threads.samples)
-    np.testing.assert_array_equal(whole.log_partition, threads.log_partition)
-    part = infer(energy.rows([0, 1]), method, **options)
-    np.testing.assert_array_equal(part.samples, whole.samples[:2])
-    single = [
-        TableFactors(
-            part.variables, part.log_potentials.reshape(-1, *part.shape).astype(np.float32)
-        )
-        for part in energy.factors
-    ]
-    low = FactorGraphEnergy(single, energy.field.astype(np.float32), n_states=energy.n_states)
-    assert low.dtype == np.float32
-    found = infer(low, method, **options)
-    np.testing.assert_allclose(found.log_partition, whole.log_partition, atol=1e-3)
-    for empty in (energy.rows([]), FactorGraphEnergy([], np.zeros((2, 0, 1)))):
-        found = infer(empty, method, n_samples=3, random_state=0)
-        assert found.samples.shape == (empty.n_models, 3, empty.n_variables)
 
 
 def test_chain_continues_its_random_numbers():

@@ -159,21 +159,6 @@ def test_states_are_local_optima():
     assert (log_weights(energy, found) >= best - 1e-9).mean() >= 0.9
 
 
-@pytest.mark.parametrize(("dtype", "node_limit"), [(np.float32, 1), (np.float64, 1000)])
-def test_rows_and_threads_do_not_matter(dtype, node_limit):
-    energy = random_rbm(7, 6, 5, n_models=150, scale=2.0, dtype=dtype)
-    method = DualDecomposition(node_limit=node_limit)
-    one = infer(energy, method)
-    assert (one.gap < 1e-6).any()
-    assert (one.gap > 1e-3).any() == (node_limit == 1)
-    for rows, other in (
-        (slice(None), infer(energy, method, n_jobs=2)),
-        (slice(3, 9), infer(energy.rows(slice(3, 9)), method)),
-    ):
-        for name in ("assignment", "n_iter", "converged", "map_bound", "gap"):
-            np.testing.assert_array_equal(getattr(one, name)[rows], getattr(other, name))
-
-
 @pytest.mark.parametrize("scale", [1e-9, 1e6])
 def test_any_scale(scale):
     energy = random_rbm(8, 5, 4, n_models=4)
@@ -212,15 +197,6 @@ def test_held_against_large_fields():
     found = infer(energy, "dual_decomposition", clamp=clamp)
     assert (found.map_bound >= best).all()
     assert (found.map_bound <= best + 1e-3).all()
-
-
-def test_without_visible_units_and_without_models():
-    found = infer(RBMEnergy(np.zeros((0, 2)), np.zeros((3, 0)), [0.5, -1.0]), "dual_decomposition")
-    np.testing.assert_allclose(found.map_bound, np.logaddexp(0, [0.5, -1.0]).sum())
-    np.testing.assert_array_equal(found.assignment, [[1, 0]] * 3)
-    assert found.converged.all()
-    empty = RBMEnergy(np.ones((2, 1)), np.zeros((0, 2)), [0.0])
-    assert infer(empty, "dual_decomposition").gap.shape == (0,)
 
 
 def test_what_is_asked_and_what_is_refused():

@@ -67,14 +67,6 @@ def test_ties_go_to_the_first_state(query):
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
-def test_empty_sides(query, shape):
-    energy = random_rbm(3, *shape, n_models=2)
-    result = infer(energy, "exact", returns=query)
-    np.testing.assert_array_equal(result.assignment, np.hstack(energy.fields) > 0)
-
-
-@pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_categorical_group(query, dtype):
     base = random_rbm(4, 5, 3, n_models=6, scale=2.0, dtype=dtype)

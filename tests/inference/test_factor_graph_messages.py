@@ -219,46 +219,12 @@ def test_state_goes_on(method, dtype):
     np.testing.assert_allclose(rest.log_odds, whole.log_odds, atol=atol)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("method", ["sum_product", "max_product"])
-def test_threads_and_batches_do_not_change_a_bit(method, dtype):
-    n = 12 if JIT_DISABLED else 150  # more than one block
-    energy = random_graph(6, 10, 12, n, scale=0.8, dtype=dtype)
-    field = energy.field.copy()
-    field[3] *= 100  # does not fit as odds
-    energy = energy.with_fields(field)
-    clamp = random_clamp(np.random.default_rng(1), n, 10, share=0.1)
-    sums = method == "sum_product"
-    fields = ["log_odds", "n_iter", "converged", *(ALL if sums else ["assignment"])]
-    for pairwise in ("sum", "per_example"):
-        options = {"returns": ALL if sums else "map", "pairwise": pairwise, "clamp": clamp}
-        one = infer(energy, method, n_jobs=1, **options)
-        for n_jobs in (2, 3):
-            other = infer(energy, method, n_jobs=n_jobs, **options)
-            for field in fields:
-                np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
-        for rows in ([9, 3, 7], [5]):
-            some = infer(energy.rows(rows), method, **{**options, "clamp": clamp[rows]})
-            for field in fields:
-                if field != "pairwise" or pairwise == "per_example":
-                    np.testing.assert_array_equal(getattr(one, field)[rows], getattr(some, field))
-
-
 def test_sums_of_statistics():
     energy = random_graph(6, 10, 12, 70, scale=0.5, zeros=0)
     weight = np.random.default_rng(0).random(70)
     each = infer(energy, "sum_product", **EACH).pairwise
     total = infer(energy, "sum_product", returns="pairwise", sample_weight=weight).pairwise
     np.testing.assert_allclose(total, weight @ each, rtol=1e-12)
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (2, 3)])
-def test_nothing_to_infer(shape):
-    energy = FactorGraphEnergy([], np.zeros(shape))
-    result = infer(energy, "sum_product", returns=ALL)
-    np.testing.assert_array_equal(result.marginals, np.full(shape, 0.5))
-    np.testing.assert_allclose(result.log_partition, shape[1] * np.log(2))
-    assert infer(energy, "max_product").assignment.shape == shape
 
 
 def test_other_energies_as_tables():

@@ -100,25 +100,6 @@ def test_answers_do_not_depend_on_what_else_is_asked(name):
         np.testing.assert_array_equal(getattr(alone, answer), getattr(together, answer))
 
 
-@pytest.mark.parametrize("name", SUMS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("pairwise", ["sum", "per_example"])
-def test_n_jobs_does_not_change_a_bit(name, dtype, pairwise):
-    energy = random_rbm(2, 5, 4, n_models=70, dtype=dtype)
-    weight = np.random.default_rng(0).random(70)
-    clamp = random_clamp(np.random.default_rng(1), 70, 9)
-    options = {
-        "returns": ALL, "pairwise": pairwise, "sample_weight": weight, "clamp": clamp
-    }  # fmt: skip
-    if name in ITERATIVE:
-        options["max_iter"] = 4
-    one = infer(energy, name, n_jobs=1, **options)
-    for n_jobs in (2, 3, -1):
-        other = infer(energy, name, n_jobs=n_jobs, **options)
-        for field in ("marginals", "log_odds", "pairwise", "log_partition", "n_iter"):
-            np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 def test_ordered_map(n_jobs):
     """Results come in order; a failure or an early end waits for tasks that still run."""
@@ -180,34 +161,6 @@ def test_pairwise_sum_is_the_weighted_sum(name, dtype):
             total = infer(energy, name, returns="pairwise", sample_weight=w, **options).pairwise
             expected = np.tensordot(np.ones(20) if w is None else np.asarray(w), parts, 1)
             np.testing.assert_allclose(total, expected, rtol=rtol, atol=20 * rtol)
-
-
-@pytest.mark.parametrize("name", SUMS)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_row_alone_equals_the_row_in_a_batch(name, dtype):
-    energy = random_rbm(5, 5, 4, n_models=12, dtype=dtype)
-    options = {"returns": ALL, "pairwise": "per_example"}
-    batch = infer(energy, name, **options)
-    # Mean field multiplies matrices, whose additions depend on the batch; "exact" answers for a
-    # single row of a small model without a kernel.
-    rounded = name in ("mean_field", "exact")
-    atol = {np.float32: 1e-5, np.float64: 1e-12}[dtype] if rounded else 0
-    for n in (0, 7, 11):
-        alone = infer(energy.rows([n]), name, **options)
-        for field in ("log_odds", "pairwise", "log_partition"):
-            np.testing.assert_allclose(
-                getattr(alone, field)[0], getattr(batch, field)[n], rtol=0, atol=atol
-            )
-        assert abs(int(alone.n_iter[0]) - int(batch.n_iter[n])) <= (name == "mean_field")
-
-
-@pytest.mark.parametrize("name", SUMS)
-def test_no_models(name):
-    energy = RBMEnergy(np.ones((3, 2)), np.empty((0, 3)), np.empty((0, 2)))
-    result = infer(energy, name, returns=ALL, n_jobs=2)
-    assert result.marginals.shape == (0, 5)
-    assert result.log_partition.shape == (0,)
-    np.testing.assert_array_equal(result.pairwise, np.zeros((3, 2)))
 
 
 # --------------------------------------------------------------------- quality of answers

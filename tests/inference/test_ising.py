@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from conftest import JIT_DISABLED
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.brute_force_ising import brute_force_ising
@@ -348,24 +347,6 @@ def test_tree_reweighted_equals_naive(share, damping, dtype):
         np.testing.assert_allclose(result.pairwise[n][joined], expected.pairwise[joined], atol=atol)
 
 
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n_labels=st.integers(2, 8),
-    scale=st.floats(0.01, 4),
-    density=st.sampled_from([0.3, 0.6, 1.0]),
-)
-def test_tree_reweighted_is_an_upper_bound_at_convergence(seed, n_labels, scale, density):
-    energy = random_ising(seed, n_labels, 2, scale=scale)
-    edges = np.triu(np.random.default_rng(seed).random((n_labels, n_labels)) < density)
-    energy = IsingEnergy(energy.coupling * (edges | edges.T), energy.field)
-    clamp = random_clamp(np.random.default_rng(seed), 2, n_labels, share=0.2)
-    method = TreeReweighted(tol=1e-9, max_iter=2000)
-    bound = infer(energy, method, returns="log_partition", clamp=clamp)
-    exact = infer(energy, "exact", returns="log_partition", clamp=clamp).log_partition
-    done = bound.converged
-    assert (bound.log_partition[done] >= exact[done] - 1e-6 * (1 + np.abs(exact[done]))).all()
-
-
 @pytest.mark.parametrize("scale", [0.3, 0.8])
 def test_tree_reweighted_maximises_its_objective(scale):
     """A general optimiser of the concave problem over q_i and p_ik finds no more."""
@@ -451,25 +432,6 @@ def test_strong_models_stay_finite(dtype, damping):
         assert (result.pairwise <= 3).all()
 
 
-def test_uncoupled_labels():
-    energy = IsingEnergy(np.zeros((4, 4)), [[1.0, -2.0, 0.0, 0.5]])
-    exact = infer(energy, "exact", returns=ALL)
-    for method in available_methods(energy, ALL):
-        result = infer(energy, method, returns=ALL)
-        for field in ALL:
-            np.testing.assert_allclose(getattr(result, field), getattr(exact, field), atol=1e-12)
-
-
-@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0, 0)])
-def test_nothing_to_infer(shape):
-    n, n_labels = shape
-    energy = IsingEnergy(np.zeros((n_labels, n_labels)), np.zeros(shape))
-    for method in available_methods(energy, ALL):
-        result = infer(energy, method, returns=ALL)
-        assert result.marginals.shape == shape
-        np.testing.assert_array_equal(result.log_partition, np.zeros(n))
-
-
 @pytest.mark.deep
 def test_pairwise_sum():
     energy = random_ising(5, 5, 60)
@@ -484,22 +446,3 @@ def test_pairwise_sum():
         np.testing.assert_allclose(total, np.tensordot(weight, each, axes=1), rtol=1e-10)
         np.testing.assert_allclose(each, each.swapaxes(1, 2), rtol=1e-14)
         np.testing.assert_allclose(total, total.T, rtol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_batches_do_not_change_a_bit(dtype):
-    n = 20 if JIT_DISABLED else 250  # more than one chunk
-    energy = random_ising(6, 13, n, scale=0.4, dtype=dtype)
-    clamp = random_clamp(np.random.default_rng(1), n, 13, share=0.1)
-    for method in available_methods(energy, ALL):
-        for pairwise in ("sum", "per_example"):
-            options = {"returns": ALL, "pairwise": pairwise}
-            one = infer(energy, method, n_jobs=1, clamp=clamp, **options)
-            for n_jobs in (2, 3):
-                other = infer(energy, method, n_jobs=n_jobs, clamp=clamp, **options)
-                for field in ("marginals", "log_odds", "pairwise", "log_partition", "n_iter"):
-                    np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
-        rows = [19, 3, 17]
-        some = infer(energy.rows(rows), method, clamp=clamp[rows], **options)
-        for field in ("marginals", "log_odds", "pairwise", "log_partition", "n_iter"):
-            np.testing.assert_array_equal(getattr(one, field)[rows], getattr(some, field))

@@ -189,19 +189,6 @@ def test_local_search():
     np.testing.assert_array_equal(resumed.n_iter, 1)
 
 
-@pytest.mark.parametrize("method", ["branch_and_bound", "icm", ICM(n_restarts=3, random_state=1)])
-def test_rows_and_threads(method):
-    energy = make(7, n_labels=9, n_rows=200)
-    one, two = infer(energy, method), infer(energy, method, n_jobs=2)
-    part = infer(energy.rows(slice(130, 132)), method)
-    for field in ("assignment", "n_iter", "converged", "map_bound", "gap"):
-        mine, other = getattr(one, field), getattr(two, field)
-        if mine is not None:
-            np.testing.assert_array_equal(mine, other)
-            np.testing.assert_array_equal(mine[130:132], getattr(part, field))
-    assert infer(energy.rows(slice(0, 0)), method).assignment.shape == (0, 9)
-
-
 @pytest.mark.usefixtures("solver")
 @pytest.mark.parametrize("margin", [None, 1.0])
 def test_one_row_among_others_and_alone(margin):

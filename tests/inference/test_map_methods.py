@@ -217,17 +217,6 @@ def test_clamps_are_kept(name, dtype):
             np.testing.assert_allclose(score, scores.max(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (0, 0)])
-def test_empty_sides(name, shape):
-    energy = random_rbm(13, *shape, n_models=2)
-    result = infer(energy, name, n_restarts=3, random_state=0)
-    assert result.converged.all()
-    biases = np.hstack(energy.fields)
-    if 0 in shape:
-        np.testing.assert_array_equal(result.assignment, biases > 0)
-
-
 @pytest.mark.parametrize("name", ["max_product", "mixed_product"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_warm_start_stays_at_the_fixed_point(name, dtype):

@@ -12,7 +12,6 @@ from reference.random_models import random_clamp, random_ising, random_rbm
 
 from skcrbm.energies import IsingEnergy, RBMEnergy
 from skcrbm.inference import (
-    Exact,
     InferenceResult,
     MaxProduct,
     MixedProduct,
@@ -86,19 +85,6 @@ def test_held_units_are_left_out(name, n_iter, what):
             )
         else:
             np.testing.assert_array_equal(result.assignment[n, free], alone.assignment[0])
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
-@pytest.mark.parametrize(
-    "name", ["odds", "logs", "tree_reweighted", "max_product", "mixed_product"]
-)
-def test_layers_without_units(name, shape):
-    rng = np.random.default_rng(0)
-    b, c = rng.normal(size=(2, shape[0])), rng.normal(size=(2, shape[1]))
-    energy = RBMEnergy(np.zeros(shape), b, c)
-    result = infer(energy, METHODS[name])
-    assert result.converged.all()
-    np.testing.assert_allclose(result.log_odds, np.hstack([b, c]))
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
@@ -404,29 +390,3 @@ def test_log_odds_beside_a_state(kind, clamped, monkeypatch):
     result = infer(energy, "exact", returns=("map", *ALL), clamp=clamp)
     np.testing.assert_array_equal(result.log_odds, sums.log_odds)
     np.testing.assert_array_equal(result.pairwise, sums.pairwise)
-
-
-@pytest.mark.parametrize("kind", ENERGIES)
-@pytest.mark.parametrize("clamped", [False, True])
-def test_exact_bounds_and_samples(kind, clamped):
-    energy = ENERGIES[kind]
-    clamp = random_clamp(np.random.default_rng(0), 4, energy.n_variables) if clamped else None
-    model = energy if clamp is None else energy.condition(clamp)
-    result = infer(
-        energy,
-        Exact(random_state=0),
-        returns=("map", "map_bound", "samples", "sample_log_prob", "log_partition"),
-        n_samples=50,
-        clamp=clamp,
-    )
-    np.testing.assert_allclose(result.map_bound, model.score(result.assignment), rtol=1e-12)
-    np.testing.assert_array_equal(result.gap, 0)
-    for n in range(4):
-        score = model.rows([n] * 50).score(result.samples[n])
-        log_prob = score - result.log_partition[n]
-        np.testing.assert_allclose(result.sample_log_prob[n], log_prob, atol=1e-12)
-        assert (score <= result.map_bound[n] + 1e-12).all()
-    if kind == "rbm":
-        marginal = infer(energy, "exact", returns=("marginal_map", "map_bound"), clamp=clamp)
-        visible = marginal.assignment[:, : energy.n_visible]
-        np.testing.assert_allclose(marginal.map_bound, model.log_weight(visible), rtol=1e-12)

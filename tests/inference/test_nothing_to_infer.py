@@ -89,6 +89,35 @@ def test_every_method(kind, n_models):
                         assert tuple(part.shape for part in found.statistics) == shapes
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda f: RBMEnergy(zeros((0, 3)), zeros((4, 0)), f),
+        lambda f: RBMEnergy(zeros((3, 0)), f, zeros((4, 0))),
+        lambda f: RBMEnergy(zeros((1, 2)), f[:, :1], f[:, 1:]),
+        lambda f: IsingEnergy(zeros((3, 3)), f / 2),
+        lambda f: SparseIsingEnergy(zeros((3, 3)), f / 2),
+        lambda f: FactorGraphEnergy([], f),
+        lambda f: FactorGraphEnergy([], np.stack([zeros((4, 3)), f], axis=2)),
+    ],
+)
+def test_fields_alone(make):
+    """Every method returns the fields of variables without couplings as log-odds."""
+    field = np.random.default_rng(0).normal(size=(4, 3))
+    energy = make(field)
+    for method in available_methods(energy):
+        answers = METHODS.get(method)().supports(energy)
+        for answer in sorted({"marginals", "map", "samples"} & answers):
+            found = infer(energy, method, returns=answer, **short(method, answer))
+            if answer == "samples":
+                assert found.samples.shape == (4, 2, 3)
+            elif answer == "map":
+                np.testing.assert_array_equal(found.assignment, field > 0)
+            elif not METHODS.get(method)().is_random:
+                on = found.marginals if found.marginals.ndim == 2 else found.marginals[:, :, 1]
+                np.testing.assert_allclose(on, 1 / (1 + np.exp(-field)), rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_members(kind):
     energy = MODELS[kind][0](2)

@@ -14,7 +14,7 @@ from skcrbm.energies import (
     SparseIsingEnergy,
     TableFactors,
 )
-from skcrbm.inference import MPLP, LinearProgram, available_methods, infer
+from skcrbm.inference import MPLP, available_methods, infer
 from skcrbm.inference.search.roof_dual import relaxed_labels
 
 BOUNDED = ("map", "map_bound")
@@ -126,17 +126,6 @@ def test_a_frustrated_triangle_is_loose():
         assert found.gap[0] >= 2 - 1e-6
 
 
-def test_trees_are_exact():
-    rng = np.random.RandomState(0)
-    edges = [[0, 1], [1, 2], [1, 3], [3, 4], [3, 5], [0, 6]]
-    for _ in range(5):
-        energy = SparseIsingEnergy.from_edges(edges, rng.normal(0, 2, 6), rng.normal(size=(4, 7)))
-        for method in (MPLP(max_iter=5000, tol=0.0), LinearProgram()):
-            found = infer(energy, method)
-            np.testing.assert_allclose(found.map_bound, best_scores(energy), atol=1e-6)
-            np.testing.assert_allclose(found.gap, 0, atol=1e-6)
-
-
 @each_energy
 def test_the_dual_never_rises(make):
     energy = make(np.random.RandomState(3), 4, 1.5)
@@ -204,23 +193,6 @@ def test_weights_of_zero(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@each_energy
-def test_rows_and_threads_do_not_matter(make, method):
-    energy = make(np.random.RandomState(5), 70, 1.0)
-    energy = energy.with_fields(*(f.astype(np.float32).astype(f.dtype) for f in energy.fields))
-    rows = slice(0, 70 if method == "mplp" else 6)
-    one = infer(energy.rows(rows), method)
-    for other in (
-        infer(energy.rows(rows), method, n_jobs=2),
-        infer(energy.rows(slice(3, 6)), method),
-    ):
-        part = slice(3, 6) if len(other.gap) == 3 else slice(None)
-        np.testing.assert_array_equal(one.assignment[part], other.assignment)
-        np.testing.assert_array_equal(one.n_iter[part], other.n_iter)
-        np.testing.assert_array_equal(one.map_bound[part], other.map_bound)
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_float32(method):
     rng = np.random.RandomState(0)
     weights, b, c = rng.normal(size=(5, 4)), rng.normal(size=(3, 5)), rng.normal(size=(3, 4))
@@ -242,16 +214,6 @@ def test_any_scale(method, scale):
     found = infer(energy, method)
     assert (found.map_bound >= best * (1 - 1e-12 * np.sign(best))).all()
     assert (found.map_bound <= best + 30 * scale).all()
-
-
-def test_without_pairs_and_without_variables():
-    for method in METHODS:
-        found = infer(IsingEnergy(np.zeros((3, 3)), [[1.0, -2.0, 0.5]]), method)
-        np.testing.assert_array_equal(found.assignment, [[1, 0, 1]])
-        np.testing.assert_allclose(found.map_bound, 3.5)
-        empty = infer(IsingEnergy(np.zeros((0, 0)), np.zeros((2, 0))), method)
-        np.testing.assert_allclose(empty.map_bound, 0, atol=1e-12)
-        assert infer(RBMEnergy(np.ones((2, 1)), np.zeros((0, 2)), [0.0]), method).gap.shape == (0,)
 
 
 @pytest.mark.compiled

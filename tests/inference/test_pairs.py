@@ -13,7 +13,6 @@ from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, T
 from skcrbm.energies._conversions import _kept_graph
 from skcrbm.inference import (
     InferenceResult,
-    MaxProduct,
     MeanField,
     PerturbAndMaxProduct,
     SumProduct,
@@ -185,17 +184,6 @@ def test_statistics_of_a_matrix_after_an_elimination(held, monkeypatch):
     np.testing.assert_allclose(*found, atol=1e-13)
 
 
-def test_max_product_is_exact_on_trees():
-    star = np.zeros((6, 6))
-    star[0, 1:] = [2.0, -1.0, 0.5, -2.0, 1.0]
-    energy = IsingEnergy(star + star.T, np.random.default_rng(0).normal(0, 1, (20, 6)))
-    found = infer(energy, MaxProduct())
-    np.testing.assert_array_equal(
-        found.assignment, infer(energy, "exact", returns="map").assignment
-    )
-    assert found.converged.all()
-
-
 # ------------------------------------------------------------- choice of the kernel
 
 
@@ -303,19 +291,6 @@ def test_a_model_does_not_depend_on_its_neighbours(n_lanes, monkeypatch):
     alone = with_kernel(monkeypatch, n_lanes, lambda: infer(energy.rows([17]), "sum_product"))
     np.testing.assert_allclose(alone.marginals[0], whole.marginals[17], rtol=1e-15)
     assert alone.n_iter[0] == whole.n_iter[17]
-
-
-@pytest.mark.parametrize("storage", [IsingEnergy, SparseIsingEnergy])
-@pytest.mark.parametrize("shape", [(3, 1), (2, 0), (1, 4), (0, 3)])
-@pytest.mark.parametrize("method", ["sum_product", "max_product"])
-def test_models_without_couplings(storage, shape, method):
-    energy = storage(np.zeros((shape[1], shape[1])), np.random.default_rng(0).normal(0, 1, shape))
-    found = infer(energy, method)
-    assert found.converged.all()
-    if method == "sum_product":
-        np.testing.assert_allclose(found.marginals, 1 / (1 + np.exp(-2 * energy.field)), rtol=1e-14)
-    else:
-        np.testing.assert_array_equal(found.assignment, energy.field > 0)
 
 
 @pytest.mark.parametrize("scale", [1.0, 60.0, 400.0])

@@ -362,25 +362,6 @@ def test_persistence(kind):
     assert (fresh != before).mean() > 0.8 * apart
 
 
-@pytest.mark.parametrize("kind", ENERGIES)
-def test_threads_and_batches(kind):
-    energy = ENERGIES[kind]()
-    fields = [np.concatenate([part, part + 0.5, part - 0.3]) for part in energy.fields]
-    batch = energy.with_fields(*fields)
-    clamp = np.full((3, energy.n_variables), NAN)
-    clamp[1, 0] = 1
-    method = PerturbAndMaxProduct(5, random_state=0)
-    options = {"returns": ("samples", "log_partition"), "n_samples": 50, "clamp": clamp}
-    one = infer(batch, method, n_jobs=1, **options)
-    two = infer(batch, method, n_jobs=2, **options)
-    assert one.samples.shape == (3, 50, energy.n_variables)
-    np.testing.assert_array_equal(one.samples, two.samples)
-    np.testing.assert_array_equal(one.log_partition, two.log_partition)
-    alone = sample(energy, method, n_samples=50)
-    np.testing.assert_array_equal(alone[0], one.samples[0])
-    np.testing.assert_array_equal(alone, sample(energy, method, n_samples=50, n_jobs=2))
-
-
 @float32_test
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_float32(kind):

@@ -52,21 +52,6 @@ def test_logistic_noise():
 # ------------------------------------------------------------------------ Gibbs marginals
 
 
-@pytest.mark.deep
-@pytest.mark.compiled
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gibbs_marginals(dtype):
-    energy = random_rbm(0, 7, 5, n_models=6, scale=1.0, dtype=dtype)
-    clamp = random_clamp(np.random.default_rng(0), 6, 12)
-    for options in ({}, {"clamp": clamp}):
-        answers = {"returns": ("marginals", "pairwise"), "pairwise": "per_example", **options}
-        result = infer(energy, Gibbs(max_iter=1500, random_state=0), **answers)
-        exact = infer(energy, "exact", **answers)
-        assert result.converged.all()
-        np.testing.assert_allclose(result.marginals, exact.marginals, atol=0.02)
-        np.testing.assert_allclose(result.pairwise, exact.pairwise, atol=0.02)
-
-
 @pytest.mark.compiled
 def test_the_error_falls_with_the_number_of_sweeps():
     energy = random_rbm(1, 8, 6, n_models=20, scale=1.0)
@@ -199,37 +184,11 @@ def frequencies_fit(energy, states, clamp=None):
     return np.array(p_values)
 
 
-@pytest.mark.deep
-@pytest.mark.compiled
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(3, 2), (2, 4), (4, 4)])
-@pytest.mark.parametrize("method", ["gibbs", "exact"])
-def test_joint_frequencies(method, shape, dtype):
-    energy = random_rbm(5, *shape, n_models=3, scale=1.0, dtype=dtype)
-    options = {"n_chains": 4000} if method == "gibbs" else {}
-    states = sample(energy, method, n_samples=4000, random_state=0, **options)
-    assert states.shape == (3, 4000, sum(shape))
-    assert states.dtype == np.int8
-    assert (frequencies_fit(energy, states) > 1e-4).all()
-
-
 @pytest.mark.compiled
 def test_thinned_samples_of_few_chains():
     energy = random_rbm(6, 3, 2, scale=1.0)
     states = sample(energy, n_samples=4000, n_chains=20, thin=20, random_state=0)
     assert frequencies_fit(energy, states)[0] > 1e-4
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("method", ["gibbs", "exact"])
-def test_clamped_samples(method):
-    energy = random_rbm(7, 3, 3, scale=1.0)
-    clamp = np.array([1, np.nan, np.nan, np.nan, 0, np.nan])
-    options = {"n_chains": 3000} if method == "gibbs" else {}
-    states = sample(energy, method, n_samples=3000, clamp=clamp, random_state=0, **options)
-    assert (states[..., 0] == 1).all()
-    assert (states[..., 4] == 0).all()
-    assert frequencies_fit(energy, states, clamp)[0] > 1e-4
 
 
 @pytest.mark.parametrize("method", ["gibbs", "exact"])
@@ -265,14 +224,6 @@ def test_chain_layout():
     options = {"n_chains": 3, "thin": 2, "burn_in": 4, "random_state": 2}
     short = sample(energy, n_samples=7, **options)
     np.testing.assert_array_equal(sample(energy, n_samples=12, **options)[:, :7], short)
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
-def test_samples_of_empty_sides(shape):
-    energy = random_rbm(10, *shape, n_models=2)
-    for method in ("gibbs", "exact"):
-        states = sample(energy, method, n_samples=5, random_state=0)
-        assert states.shape == (2, 5, 3)
 
 
 @pytest.mark.parametrize(
@@ -355,14 +306,6 @@ def test_estimate_with_clamps_and_threads(monkeypatch):
     for n_jobs in (1, 2):
         cut = estimate_log_partition(energy, 100, 100, 0, clamp=clamp, n_jobs=n_jobs)
         np.testing.assert_allclose(cut.log_partition, whole.log_partition, rtol=1e-9)
-
-
-def test_without_couplings_the_estimate_is_exact():
-    energy = RBMEnergy(np.zeros((4, 3)), [1.0, -2.0, 0.0, 3.0], [0.5, 0.0, -1.0])
-    exact = infer(energy, "exact", returns="log_partition").log_partition
-    estimate = estimate_log_partition(energy, 5, 3, 0)
-    np.testing.assert_allclose(estimate.log_partition, exact, rtol=1e-12)
-    np.testing.assert_allclose(estimate.standard_error, 0, atol=1e-12)
 
 
 def test_bad_arguments_of_the_estimate():

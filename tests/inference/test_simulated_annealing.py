@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from reference.outside import TripleEnergy
 
-from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
-from skcrbm.energies import IsingEnergy, RBMEnergy, SparseIsingEnergy
+from skcrbm.datasets import make_ising_lattice
+from skcrbm.energies import IsingEnergy, SparseIsingEnergy
 from skcrbm.inference import SimulatedAnnealing, available_methods, infer
 from skcrbm.inference.any_energy import gibbs as sweeps
 from skcrbm.inference.any_energy.annealing import betas
@@ -22,42 +22,6 @@ def frustrated(n_models=3, width=12, seed=0, dtype=np.float64):
 
 def sparse(energy):
     return SparseIsingEnergy(energy.coupling, energy.field)
-
-
-def rbm():
-    rng = np.random.RandomState(1)
-    return RBMEnergy(rng.normal(size=(6, 5)), rng.normal(size=(2, 6)), rng.normal(size=(2, 5)))
-
-
-ENERGIES = {
-    "dense": frustrated,
-    "sparse": lambda: sparse(frustrated()),
-    "float32": lambda: frustrated(dtype=np.float32),
-    "rbm": rbm,
-    "factor graph": lambda: make_random_factor_graph(10, 0),
-}
-
-
-@pytest.mark.parametrize("kind", ENERGIES)
-def test_the_best_state(kind):
-    """Small models: the best state, with and without evidence; for any number of threads."""
-    energy = ENERGIES[kind]()
-    rng = np.random.RandomState(2)
-    shape = energy.n_models, energy.n_variables
-    held = np.where(rng.uniform(size=shape) < 0.3, rng.randint(2, size=shape), np.nan)
-    method = SimulatedAnnealing(n_sweeps=50, n_restarts=5, random_state=0)
-    for given in (energy, energy.condition(held)):
-        found = infer(given, method)
-        best = infer(given, "exact", returns="map")
-        np.testing.assert_allclose(
-            given.score(found.assignment), given.score(best.assignment), rtol=1e-6
-        )
-        assert found.converged.all()
-        assert (found.n_iter == 50).all()
-        again = infer(given, method, n_jobs=2)
-        np.testing.assert_array_equal(found.assignment, again.assignment)
-        last = infer(given.rows([given.n_models - 1]), method)
-        np.testing.assert_array_equal(found.assignment[-1:], last.assignment)
 
 
 @pytest.mark.compiled

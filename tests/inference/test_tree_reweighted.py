@@ -9,7 +9,6 @@ from reference.random_models import random_rbm
 from skcrbm.energies import (
     FactorGraphEnergy,
     IsingEnergy,
-    RBMEnergy,
     SparseIsingEnergy,
     TableFactors,
 )
@@ -59,14 +58,6 @@ def test_a_star_is_sum_product(shape):
         np.testing.assert_allclose(tree.marginals, other.marginals, atol=1e-10)
         np.testing.assert_allclose(tree.pairwise, other.pairwise, atol=1e-10)
         np.testing.assert_allclose(tree.log_partition, other.log_partition, atol=1e-10)
-
-
-def test_uncoupled_units():
-    energy = RBMEnergy(np.zeros((4, 3)), [1.0, -2.0, 0.0, 0.5], [0.3, -0.3, 2.0])
-    result = infer(energy, "tree_reweighted", returns=ALL)
-    exact = infer(energy, "exact", returns=ALL)
-    np.testing.assert_allclose(result.marginals, exact.marginals, atol=1e-12)
-    np.testing.assert_allclose(result.log_partition, exact.log_partition, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
