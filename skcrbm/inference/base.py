@@ -137,7 +137,8 @@ class InferenceResult(Versioned):
 
         - "proved": the state is proven to be the best, up to rounding.
         - "precision": the search is complete, but rounding errors, or the tolerances of HiGHS, may
-          hide a state that is better by up to `gap`.
+          hide a state that is better by up to `gap`. A search by bounds says so if its rounding
+          errors may exceed a thousandth of the smallest term of the score.
         - "converged": the iteration no longer changes the state or the bound, which proves nothing.
         - "max_iter": the iterations or sweeps that the options allow are done.
         - "max_nodes": the search has reached its limit of nodes (`max_nodes` or `node_limit`).

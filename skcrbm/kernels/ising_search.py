@@ -23,9 +23,12 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# Two bounds count as equal if they differ by less than _ROUNDING times the largest possible margin
-# (see `_field_scale`), and two values if they differ by less than TIE_SHARE times this margin.
-_ROUNDING, TIE_SHARE = 1e-12, 1e-11
+# Two bounds of hinge losses count as equal if they differ by less than ROUNDING times the largest
+# possible margin (see `_field_scale`), and two losses if they differ by less than TIE_SHARE times
+# this margin. Scores and their bounds are compared with `_tie_share`.
+ROUNDING, TIE_SHARE = 1e-12, 1e-11
+# Rounding error of a score of L labels, divided by L^2 and by the largest possible margin.
+SCORE_ROUNDING = 4 * 2.0**-52
 # Largest number of sweeps of `_reparametrise` (over pairs), and of `_ascend` (over labels).
 _SWEEPS, _MAX_SWEEPS = 50, 100
 # Smallest scale of a model; tolerances are multiples of the scale, and must not be 0.
@@ -70,6 +73,14 @@ class _Row(NamedTuple):
     gamma: float
     ceiling: float  # largest allowed loss if the search is of kind TIE
     scale: float  # see `_field_scale`
+
+
+@jit
+def _tie_share(kind, n_labels):
+    """Return the difference up to which two values count as equal, as a share of the scale."""
+    if kind == MAP:
+        return min(ROUNDING, SCORE_ROUNDING * n_labels * n_labels)
+    return TIE_SHARE
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -219,6 +230,30 @@ def _precedes(y, best, order):
 
 
 @jit
+def _two_sum(a, b):
+    """Return the rounded sum of two numbers, and its rounding error."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@jit
+def _gain(y, best, f, S):
+    """Return the score of y minus the score of `best`, to twice the precision of a float."""
+    total = error = 0.0
+    for i in range(y.shape[0]):
+        if y[i] == best[i]:
+            continue
+        total, lost = _two_sum(total, y[i] * f[i])
+        error += lost
+        for k in range(y.shape[0]):
+            if y[k] == best[k]:
+                total, lost = _two_sum(total, y[i] * y[k] * S[i, k])
+                error += lost
+    return 2.0 * (total + error)
+
+
+@jit
 def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best, value):
     """Search the labels of one row by depth-first branch and bound.
 
@@ -246,8 +281,8 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     bounds = vectors[4:]  # bounds of the first and second child at each depth
     score[0] = 0.0
     cost[0] = 0.0
-    tie = TIE_SHARE * scale
-    slack = tie if ties else -_ROUNDING * scale
+    tie = _tie_share(kind, n_labels) * scale
+    slack = tie if ties else -(tie if kind == MAP else ROUNDING * scale)
     n_nodes = 0
     d = 0
     expand = True
@@ -312,7 +347,8 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
         new = bounds[c, d]  # all labels are decided, so the bound is the value
         better = new < value - (tie if ties else 0.0)
         if not better and ties and new <= value + tie:
-            better = _precedes(y, best, order)
+            gain = _gain(y, best, g[0], S) if kind == MAP else 0.0
+            better = gain > 0.0 or (gain == 0.0 and _precedes(y, best, order))
         if better:
             for i in range(n_labels):
                 best[i] = y[i]
@@ -376,7 +412,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
     last sweep flipped a label.
     """
     n_labels = y.shape[0]
-    tie = TIE_SHARE * scale
+    tie = _tie_share(kind, n_labels) * scale
     for i in range(n_labels):
         field[i] = f[i]
         for k in range(n_labels):
@@ -596,5 +632,5 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
         if ended:
             loss, score = _loss_and_score(y, f, S, gamma)
             value[n] = loss if kind == HINGE else -score
-            if lower[n] > value[n] - TIE_SHARE * scale:
+            if lower[n] > value[n] - _tie_share(kind, n_labels) * scale:
                 lower[n] = value[n]  # the difference is a rounding error

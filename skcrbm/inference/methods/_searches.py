@@ -75,8 +75,8 @@ class MixedIntegerProgram(InferenceMethod):
     product of each coupled pair. The method is slow; its purpose is an independent check of
     "branch_and_bound". The tolerances of HiGHS are added to its bound, so the `gap` of the best
     state is about 1e-8 of the largest field instead of 0, unless all labels follow from their
-    fields alone. A model has converged if its gap is at most 1e-6, or a thousandth of its smallest
-    coupling or field if that is more; else its `stopped_by` is "precision". `n_iter` counts nodes.
+    fields alone, and its `stopped_by` is "precision". A model has converged if its gap is at most a
+    thousandth of its smallest coupling or field. `n_iter` counts nodes.
 
     References
     ----------

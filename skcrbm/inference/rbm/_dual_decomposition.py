@@ -33,7 +33,7 @@ def solve(method, energy, query):
     for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
         pass
     if model.evidence is not None:
-        bound += offset + _rounding_of_evidence(model)
+        bound += offset + _rounding(model)
         held = model.evidence[:, :n_visible]
         visible = np.where(np.isnan(held), visible, held == 1)
     with one_blas_thread():
@@ -42,7 +42,7 @@ def solve(method, energy, query):
     gap = np.maximum(bound, score) - score
     limit = "max_nodes" if method.node_limit > 1 else "max_iter"
     ended = np.where(answer["converged"], "converged", limit).astype(object)
-    ended[answer["converged"] & (gap <= 2 * method.tol)] = "proved"
+    ended[answer["converged"] & (gap <= _rounding(model))] = "proved"
     answer["stopped_by"] = ended
     if "map_bound" in query.returns:
         answer["map_bound"] = np.maximum(bound, score)
@@ -56,8 +56,8 @@ def _in_double(energy):
     return model if energy.evidence is None else model.condition(energy.evidence)
 
 
-def _rounding_of_evidence(model):
-    """Return an upper bound (N,) of the rounding error in the terms of clamped units."""
+def _rounding(model):
+    """Return an upper bound (N,) of the rounding error of a log-weight."""
     size = np.abs(model.weights).sum() + sum(np.abs(part).sum(axis=1) for part in model.fields)
     size += model.n_hidden  # softplus(0) = log 2 is below 1
     return np.finfo(np.float64).eps * (model.n_variables + 8) * size

@@ -55,7 +55,10 @@ def find_clique_states(
     if is_output is None:
         is_output = np.ones(n_variables, bool)
     kind, target = (MAP, 0.0) if margin is None else (HINGE, float(margin))
-    slack = TIE * (target * n_variables + np.abs(weights).sum() + np.abs(field).sum(axis=1))
+    rounding = TIE
+    if margin is None:
+        rounding = min(TIE, float(np.finfo(np.float64).eps) * (n_variables + len(weights)))
+    slack = rounding * (target * n_variables + np.abs(weights).sum() + np.abs(field).sum(axis=1))
     value, lower = np.empty(n_rows), np.empty(n_rows)
     n_nodes = np.empty(n_rows, np.int64)
     most = int((signs == 0).sum(axis=1).max(initial=0))

@@ -15,6 +15,7 @@ import numpy as np
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.inference.search.found import FoundLabels
+from skcrbm.inference.search.precision import score_share, two_sum
 from skcrbm.kernels.ising_search import (
     HINGE,
     MAP,
@@ -252,13 +253,38 @@ def _visit_all(problem, rows, found):
         open_ &= (held[:, i, None] == 0) | (held[:, i, None] == signs[:, i])
     found.n_iter[rows] = open_.sum(axis=1)
     slack = margin + np.abs(coupling).sum(axis=0).max() + np.abs(fields).max(axis=1)
+    share = score_share(n_labels) if loss is None else TIE_SHARE
     for value in (-score,) if loss is None else (loss, -score):
         least = np.where(open_, value, np.inf)
-        open_ &= least <= (least.min(axis=1) + TIE_SHARE * slack)[:, None]
+        open_ &= least <= (least.min(axis=1) + share * slack)[:, None]
+    if loss is None:
+        _keep_highest(open_, fields, coupling, signs)
     best = open_.argmax(axis=1)
     found.labels[rows] = bits[best]
     value = -score if loss is None else loss
     found.value[rows] = found.lower[rows] = value[np.arange(len(best)), best]
+
+
+def _keep_highest(kept, fields, coupling, signs):
+    """Keep the states with the highest scores, which are computed to twice the precision.
+
+    `kept` (N, S) is True for the states of each row that may have the highest score up to rounding,
+    and changes in place.
+    """
+    tied = np.flatnonzero(kept.sum(axis=1) > 1)
+    if not len(tied):
+        return
+    total, error = (np.zeros((len(tied), len(signs))) for _ in range(2))
+    for i in range(len(coupling)):
+        terms = [signs[:, i] * fields[tied, i, None]]
+        terms += [signs[:, i] * signs[:, k] * coupling[i, k] for k in range(i)]
+        for term in terms:
+            total, lost = two_sum(total, term)
+            error += lost
+    total, error = two_sum(total, error)
+    for part in (total, error):
+        largest = np.where(kept[tied], part, -np.inf).max(axis=1, keepdims=True)
+        kept[tied] &= part == largest
 
 
 def _icm(problem, method, start, n_jobs):

@@ -20,12 +20,9 @@ from skcrbm.inference.methods._searches import MapSearch
 from skcrbm.inference.registry import solver_for
 from skcrbm.inference.search import cliques, ising
 from skcrbm.inference.search.found import FoundLabels
-from skcrbm.inference.search.precision import NATS, tolerance
-from skcrbm.utils.limits import TIE
+from skcrbm.inference.search.precision import NATS, resolution, score_share
+from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 
-# Values of "branch_and_bound" count as equal if they differ by at most this share of the largest
-# possible margin.
-_TIE = 1e-11
 # Nodes of "map_search" for each node of `node_limit`.
 _NODES = 100
 
@@ -39,7 +36,7 @@ def solve(method, energy, query):
         return fields
     proved = found.gap == 0
     if method.name == "milp":  # its bound includes the tolerances of HiGHS
-        proved = fields["converged"] = found.gap <= tolerance(_sizes(energy))
+        fields["converged"] = found.gap <= resolution(_sizes(energy))
     other = "precision" if method.name == "milp" else "max_nodes"
     fields["stopped_by"] = np.where(proved, "proved", other).astype(object)
     if method.name == "branch_and_bound":
@@ -49,7 +46,10 @@ def solve(method, energy, query):
 
 def _search_rough_models(method, energy, query, fields):
     """Solve models by "map_search" whose terms are so large that rounding errors matter."""
-    rough = np.flatnonzero(_rounding(energy) > NATS)
+    limit = NATS
+    if energy.n_variables > MAX_TIE_LABELS:  # the search does not compare states within rounding
+        limit = min(NATS, resolution(_sizes(energy)))
+    rough = np.flatnonzero(_rounding(energy) > limit)
     if not len(rough):
         return
     search = MapSearch(max_nodes=_NODES * method.node_limit, random_state=0)
@@ -74,7 +74,7 @@ def _rounding(energy):
     log_odds, influence = energy.own_log_odds()
     undecided = energy.free & (np.abs(log_odds) <= (1 + TIE) * influence)
     fields = np.where(undecided, np.abs(log_odds), 0.0).max(axis=1, initial=0.0)
-    return _TIE * (fields + np.max(influence, axis=-1, initial=0.0))
+    return score_share(energy.n_variables) * (fields + np.max(influence, axis=-1, initial=0.0))
 
 
 def solve_icm(method, energy, query):

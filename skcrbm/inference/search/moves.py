@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skcrbm.inference.search.precision import tolerance
+from skcrbm.inference.search.precision import resolution, tolerance
 from skcrbm.inference.search.spins import Spins, are_spins
 from skcrbm.kernels.forest_moves import fill_next, local_gaps, move_forests
 from skcrbm.kernels.frontiers import (
@@ -75,6 +75,8 @@ class Moves:
         Largest rounding error of a score or bound.
     precise : bool
         Whether the rounding error may be ignored, see `tolerance`.
+    resolves : bool
+        Whether the rounding error is below the differences of scores, see `resolution`.
     length : int
         Length of the longest cooling so far, in sweeps or moves.
     """
@@ -91,6 +93,7 @@ class Moves:
         self._seed, self._length, self.length = seed, length, length
         low, high, self.rounding = _ranges(graph)
         self.precise = 4 * self.rounding <= tolerance(high - low)
+        self.resolves = 4 * self.rounding <= resolution(high - low)
         spread = float((high - low).max(initial=0.0))
         self._spread = spread
         self._penalty, self._most = 2.0 * spread + 1.0, 1e6 * (spread + 1.0)

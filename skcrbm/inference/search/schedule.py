@@ -128,7 +128,7 @@ class TableSearch:
         self._budget, self._max_entries = budget, max_entries
         self._part: Any = part  # its methods are called only if it is not None
         self.moves, self.proven = Moves(graph, budget, seed, start, length), False
-        self._total, self._order = 0, None
+        self._total, self._order, self._eliminated = 0, None, False
         self._belief, self._shifted = graph.unary.copy(), graph.entries.copy()
         absent = np.arange(graph.unary.shape[1]) >= graph.n_states[:, None]
         tops = np.maximum.reduceat(graph.entries, graph.first)
@@ -140,10 +140,13 @@ class TableSearch:
     def gap(self) -> float:
         """The bound minus the score of the best state, or 0 if the state is proven to be best.
 
-        If rounding errors may hide a better state, the gap includes them after a proof, too.
+        If rounding errors may hide a better state, the gap includes them after a proof, too. An
+        elimination has much smaller rounding errors than shifted tables.
         """
         if self.proven:
-            return 0.0 if self.moves.precise else 4 * self.moves.rounding
+            moves = self.moves
+            exact = moves.precise if self._eliminated else moves.resolves
+            return 0.0 if exact else 4 * moves.rounding
         return self.moves.gap(self.bound)
 
     def sharpen(self) -> tuple[list[np.ndarray], list[np.ndarray], float]:
@@ -259,7 +262,7 @@ class TableSearch:
         if state is None:
             return False
         self.moves.offer(state)
-        self.proven = True
+        self.proven = self._eliminated = True
         return True
 
     # ------------------------------------------------------------------ bounds
