@@ -26,6 +26,9 @@ from skcrbm.datasets._tables import (
 from skcrbm.exceptions import DataFileError
 from skcrbm.utils.wrong_features import is_number
 
+# Largest index of a feature that SciPy's sparse matrices take here.
+_LARGEST_INDEX = np.iinfo(np.int32).max
+
 
 def read_svmlight(
     path: str | os.PathLike,
@@ -130,7 +133,8 @@ def read_svmlight(
                 zero_based=cast(Any, zero_based),
                 dtype=dtype,
             )
-        except ValueError:
+            _require_valid_labels(rows, names)
+        except (OverflowError, ValueError):
             _require_valid_lines(path, stream)
             raise
     if declared is not None:
@@ -141,11 +145,6 @@ def read_svmlight(
             )
         if names is None:
             names = _label_names(declared[2])
-    for k, row in enumerate(rows):
-        if not all(number.is_integer() for number in row):
-            raise DataFileError(f"{path}: row {k + 1} has a label number that is not an integer")
-        if len(set(row)) < len(row):
-            raise DataFileError(f"{path}: row {k + 1} has the label {int(repeated(row)[0])} twice")
     if names is None:
         found = sorted({int(number) for row in rows for number in row})
         if not found:
@@ -196,6 +195,21 @@ def _declared_sizes(stream):
     return None
 
 
+def _require_valid_labels(rows, names):
+    """Raise a ValueError if label numbers are fractions, occur twice in a row, or are negative.
+
+    If the labels have names, numbers may be negative. `_require_valid_lines` explains the error.
+    """
+    for row in rows:
+        if len(set(row)) < len(row) or not all(number.is_integer() for number in row):
+            raise ValueError("a label number is not an integer, or occurs twice in a row")
+        if names is None and any(number < 0 for number in row):
+            raise ValueError(
+                "a label number is negative. If the file holds the classes -1 and 1 in place of "
+                "label numbers, read it with sklearn.datasets.load_svmlight_file"
+            )
+
+
 def _require_valid_lines(path, stream):
     """Raise a `DataFileError` that names the first line that scikit-learn cannot read.
 
@@ -212,12 +226,17 @@ def _require_valid_lines(path, stream):
 def _problem_of(words):
     """Return what is wrong with the words of a line of an svmlight file, or None."""
     if words and ":" not in words[0]:
-        for label in words[0].split(","):
+        labels = words[0].split(",")
+        for label in labels:
             if not is_number(label):
                 return (
                     f"{label!r} in {words[0]!r} is not a label number; labels are numbers with "
                     "commas between them and without spaces, such as 0,2"
                 )
+            if not float(label).is_integer():
+                return f"the label number {label} is not an integer"
+        if len({float(label) for label in labels}) < len(labels):
+            return f"a label occurs twice in {words[0]!r}"
         words = words[1:]
     if words and words[0].startswith("qid:"):
         words = words[1:]
@@ -229,6 +248,8 @@ def _problem_of(words):
                 f"{word!r} is not a feature; a feature is index:value, such as 3:0.5, where index "
                 "is an integer of at least 0 and value is a number"
             )
+        if int(index) > _LARGEST_INDEX:
+            return f"the index {index} is larger than {_LARGEST_INDEX}"
         if int(index) <= last:
             return (
                 f"the index {index} follows the index {last}; the indices of a row should "

@@ -70,10 +70,12 @@ class DensityQuestions(DensityMixin, SavedModel, BaseEstimator, metaclass=ABCMet
                     "above which values count as 1"
                 )
             return X
-        if reset and X.size and (np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1):
+        outside = np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1
+        if outside and 0 < self.binarize < 1:
             warn_user(
                 f"X has values outside of [0, 1]; values above binarize={self.binarize} count as "
-                "1, all others as 0. Set binarize to the threshold of the columns"
+                "1, all others as 0. Set binarize to the threshold of the columns, and write NaN "
+                "for values that are not known"
             )
         visible = np.greater(X, self.binarize).astype(X.dtype)
         visible[missing] = np.nan

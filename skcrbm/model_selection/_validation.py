@@ -13,7 +13,9 @@ from sklearn.model_selection import GroupKFold
 
 from skcrbm.metrics import masked_scorer
 from skcrbm.model_selection._kinds import split_target
+from skcrbm.targets.groups import check_groups
 from skcrbm.utils.documentation import documented
+from skcrbm.utils.sklearn_private import routing_enabled
 from skcrbm.utils.validation import check_order
 
 _DATA = """\
@@ -80,14 +82,15 @@ ValueError
 )
 
 
-def _prepared(estimator, X, y, groups, cv, scoring, params=None):
+def _prepared(estimator, X, y, groups, cv, scoring, params):
     """Return y, the folds and the scoring for a function of scikit-learn.
 
     A number of folds becomes a splitter, because scikit-learn looks at y to choose a splitter, and
     raises an error if y contains NaN. Names of scores of a 0/1 y become scorers of its observed
     labels. `params` are further arguments of `fit`.
     """
-    check_order(X=X, y=y, **{"groups": groups, **(params or {})})
+    check_order(X=X, y=y, **params)
+    groups = None if groups is None else check_groups(groups, X)
     if y is None or not is_classifier(estimator):
         return y, cv, scoring
     target = split_target(estimator, y)
@@ -133,8 +136,10 @@ def _of_labels(scoring, has_gaps):
 
 def _call(function: Callable, estimator, X, y, groups, cv, scoring, options: dict) -> Any:
     """Call a function of scikit-learn with folds that fit y."""
-    given = (options.get("params") or {}).get("groups") if groups is None else groups
-    params = options.get("params")
+    params = options.get("params") or {}
+    if "groups" in params and not routing_enabled():
+        raise ValueError("params holds groups, which `fit` does not take; pass them as groups=...")
+    given = params.get("groups") if groups is None else groups
     y, cv, scoring = _prepared(estimator, X, y, given, cv, scoring, params)
     return function(estimator, X, y, groups=groups, cv=cv, scoring=scoring, **options)
 

@@ -290,11 +290,18 @@ def codes_of(
             raise ValueError(
                 f"{name} holds the label {label!r}, which is not a class of the model: "
                 f"{', '.join(map(repr, classes[:10].tolist()))}"
-                f"{' ...' if len(classes) > 10 else ''}"
+                f"{' ...' if len(classes) > 10 else ''}{_advice_on_unknown(label, name)}"
             )
         if isinstance(labels, np.ndarray):  # all labels of the array have the same kind
             break
     return codes
+
+
+def _advice_on_unknown(label, name):
+    """Return advice for a known label that probably stands for an unknown label."""
+    text = isinstance(label, _TEXTS) and _plain(label) in _MARKS_OF_MISSING
+    code = isinstance(label, Number) and label in _NEGATIVE_CODES | _LARGE_CODES
+    return ". Write None or NaN for labels that are not known" * (text or code)
 
 
 def _missing_in(labels):

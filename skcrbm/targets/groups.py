@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skcrbm.targets.codes import is_missing, kind_of, label_array
-from skcrbm.utils.validation import check_order, count_rows
+from skcrbm.utils.validation import check_order, count_rows, filled_with_nan
 
 
 def check_groups(groups: Any, X: Any) -> np.ndarray:
@@ -18,7 +18,7 @@ def check_groups(groups: Any, X: Any) -> np.ndarray:
     """
     n_rows = count_rows(X)
     check_order(X=X, groups=groups)
-    found = label_array(groups, "groups")
+    found = label_array(filled_with_nan(groups), "groups")
     if found.shape != (n_rows,):
         raise ValueError(
             f"groups must have the shape ({n_rows},), with a group for each row; got {found.shape}"

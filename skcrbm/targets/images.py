@@ -26,6 +26,12 @@ def binary_images(images: Any, name: str) -> np.ndarray:
     A ValueError about grey images recommends a conversion.
     """
     images = np.asarray(with_dimensions(images, name))
+    if images.dtype.kind in "iuf" and np.isin(images, (-1, 0, 1)).all() and (images < 0).any():
+        raise ValueError(
+            f"{name} must hold binary images of 0 and 1, with NaN for pixels that are not "
+            f"observed, but it holds -1. If -1 means unknown, put NaN in its place, as in "
+            f"np.where({name} == -1, np.nan, {name}); if it means off, use {name} == 1"
+        )
     if images.dtype.kind in "iuf" and not np.isin(images[~np.isnan(images)], (0, 1)).all():
         if np.isnan(images).any():  # a plain comparison would turn NaN into 0
             recipe = f"np.where(np.isnan({name}), np.nan, {name} > np.nanmax({name}) / 2)"

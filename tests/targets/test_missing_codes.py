@@ -1,5 +1,6 @@
 """Missing labels that have become text or a number, and labels in other forms: one gate for all."""
 
+import inspect
 import warnings
 from decimal import Decimal
 
@@ -168,6 +169,26 @@ def test_several_codes(name):
         with pytest.warns(UserWarning, match="y.* holds the classes .*, which often mark missing"):
             model.fit(X, y)
         assert set(codes) <= set(model.classes_.tolist())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [*of_form("sequences", "graphs", "grids", "images"), *OF_ROWS])
+def test_codes_in_known_labels(name):
+    """The error says how to write labels that are not known."""
+    model = model_of(name)
+    if "y_known" not in inspect.signature(getattr(model, "predict", len)).parameters:
+        return
+    X, y = data_of(name, 24)
+    model.fit(X, y)
+    rows = [np.where(np.arange(part.size).reshape(part.shape) == 1, part, -1) for part in y]
+    if name in OF_LISTS:
+        with pytest.raises(ValueError, match=r"holds the label -1, .* Write None or NaN for"):
+            model.predict(X, y_known=rows)
+        return
+    known = np.array(rows)
+    known[:, 1] = 1  # -1 and 1 alone could mean off and on
+    with pytest.raises(ValueError, match=r"-1 means unknown, put NaN|y_known == -1 marks missing"):
+        model.predict(X, y_known=known)
 
 
 def test_listed_classes_give_no_warning():

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from reference.every_estimator import data_of, model_of, of_form
+from sklearn.model_selection import GroupKFold
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -262,7 +263,9 @@ def test_a_row_without_a_group(missing):
     X, Y = (values.to_numpy() for values in small("CRBMClassifier")[1:])
     groups = np.array(["a", "b"] * 12, object)
     groups[5] = missing
+    masked = np.ma.masked_array(np.arange(24), np.arange(24) == 5)
     containers = [groups, groups.tolist(), pd.Series(groups), pd.Series(groups, dtype="string")]
+    containers.append(masked)
     sets = ConformalLabelSets(TREE, cv=2, confidence=0.5)
     for given in containers:
         for call in (
@@ -270,9 +273,13 @@ def test_a_row_without_a_group(missing):
             lambda given=given: next(MultilabelStratifiedGroupKFold(2).split(X, Y, given)),
             lambda given=given: multilabel_train_test_split(X, Y, groups=given),
             lambda given=given: cross_val_predict(TREE, X, Y, groups=given),
+            lambda given=given: cross_val_score(TREE, X, Y[:, 0], groups=given),
+            lambda given=given: GridSearchCV(TREE, {}, cv=GroupKFold(2)).fit(X, Y, groups=given),
         ):
             with pytest.raises(ValueError, match="groups names no group for row 5"):
                 call()
+    with pytest.raises(ValueError, match="params holds groups"):
+        cross_val_score(TREE, X, Y, params={"groups": ["a", "b"] * 12})
     fitted = sets.fit(X, Y, groups=["a", "b"] * 12)
     for ask in (fitted.set_sizes, fitted.predict_sets, lambda X, g: fitted.contains(X, Y, g)):
         with pytest.raises(ValueError, match="groups names no group for row 5"):
