@@ -243,14 +243,6 @@ def test_messages_continue():
     assert (first.samples == later.samples).all(axis=2).mean() > 0.95
 
 
-def test_chain_continues_its_random_numbers():
-    energy = LOOPS["mixed"]()
-    whole = sample(energy, "bp_chain", n_samples=30, random_state=0)
-    first, state = sample(energy, "bp_chain", n_samples=10, random_state=0, return_state=True)
-    rest = sample(energy, "bp_chain", n_samples=20, init=state)
-    np.testing.assert_array_equal(whole, np.concatenate([first, rest], axis=1))
-
-
 @pytest.mark.parametrize("learning", [deep("bp_chain"), "weighted_bp_chain", deep("pmp")])
 def test_learning(learning):
     """The moments of the learned model are the moments of the data."""

@@ -206,19 +206,6 @@ def test_warm_start_stays_at_a_fixed_point(graph):
         np.testing.assert_allclose(again.log_odds, first.log_odds, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["sum_product", "max_product"])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_state_goes_on(method, dtype):
-    """A run of four iterations and one of two iterations equal a run of six iterations."""
-    energy = random_graph(4, 8, 8, 3, scale=0.5, dtype=dtype)
-    options = {"tol": 0, "return_state": True}
-    whole = infer(energy, method, max_iter=6, **options)
-    half = infer(energy, method, max_iter=4, **options)
-    rest = infer(energy, method, max_iter=2, init=half, **options)
-    atol = {np.float32: 1e-4, np.float64: 1e-11}[dtype]
-    np.testing.assert_allclose(rest.log_odds, whole.log_odds, atol=atol)
-
-
 def test_sums_of_statistics():
     energy = random_graph(6, 10, 12, 70, scale=0.5, zeros=0)
     weight = np.random.default_rng(0).random(70)

@@ -1,21 +1,19 @@
-"""Tree-reweighted, mean field, modes, chains and running messages on factor graphs."""
+"""Tree-reweighted and running messages, mean field, and contradictions on factor graphs."""
 
 import numpy as np
 import pytest
 from reference.dtypes import DTYPES
 from reference.naive_factor_graph import merged_tables, naive_graph, naive_graph_mean_field
 from reference.naive_ising import naive_edge_appearance
-from reference.random_models import random_clamp, random_graph, random_rbm, random_tree_of_tables
+from reference.random_models import random_clamp, random_graph, random_tree_of_tables
 
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
 from skcrbm.energies.two_states import two_states
 from skcrbm.inference import (
-    GibbsWithGradients,
     MeanField,
     SumProduct,
     TreeReweighted,
     infer,
-    sample,
 )
 from skcrbm.inference.factor_graph import messages
 from skcrbm.inference.factor_graph._state_graph import StateGraph
@@ -227,29 +225,7 @@ def test_strong_sparse_ising(dtype):
     np.testing.assert_allclose(total.pairwise, weight @ whole.pairwise, rtol=rtol)
 
 
-# ------------------------------------------------------------------- Gibbs with gradients
-
-
-MODELS = {
-    "RBM": lambda: random_rbm(0, 4, 3, 2, scale=0.8),
-    "Ising": lambda: IsingEnergy(
-        random_sparse_ising(3, 6, 2).coupling.toarray(), random_sparse_ising(3, 6, 2).field
-    ),
-    "sparse Ising": lambda: random_sparse_ising(3, 6, 2),
-    "factor graph": lambda: random_graph(0, 6, 6, 2, scale=0.7, arity=4),
-}
-
-
-def test_gibbs_with_gradients_goes_on():
-    energy = MODELS["sparse Ising"]()
-    method = GibbsWithGradients(burn_in=0, n_chains=2, random_state=0)
-    whole = sample(energy, method, n_samples=8)
-    first, state = sample(energy, method, n_samples=4, return_state=True)
-    rest = sample(energy, method, n_samples=4, init=state)
-    np.testing.assert_array_equal(np.concatenate([first, rest], axis=1), whole)
-    np.testing.assert_array_equal(sample(energy, method, n_samples=8, n_jobs=2), whole)
-    with pytest.raises(ValueError, match="no option 'thin'"):
-        sample(energy, method, thin=2)
+# -------------------------------------------------------------------------------- chains
 
 
 @pytest.mark.parametrize("method", ["gibbs", "gibbs_with_gradients"])

@@ -90,16 +90,6 @@ def test_contract(name, answer, dtype):
         assert (result.marginals <= 1).all()
 
 
-@pytest.mark.parametrize("name", SUMS)
-def test_answers_do_not_depend_on_what_else_is_asked(name):
-    energy = random_rbm(1, 4, 3, n_models=3)
-    answers = ALL
-    together = infer(energy, name, returns=answers)
-    for answer in answers:
-        alone = infer(energy, name, returns=answer)
-        np.testing.assert_array_equal(getattr(alone, answer), getattr(together, answer))
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 def test_ordered_map(n_jobs):
     """Results come in order; a failure or an early end waits for tasks that still run."""

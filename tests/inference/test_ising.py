@@ -243,15 +243,6 @@ def test_mean_field_is_a_lower_bound_that_never_falls(seed, n_labels, scale):
         last = bound
 
 
-def test_mean_field_goes_on_where_it_stopped():
-    energy = random_ising(1, 7, 3)
-    first = infer(energy, MeanField(max_iter=4, tol=0))
-    then = infer(energy, MeanField(max_iter=3, tol=0), init=first, returns=ALL)
-    whole = infer(energy, MeanField(max_iter=7, tol=0), returns=ALL)
-    np.testing.assert_allclose(then.log_odds, whole.log_odds, atol=1e-12)
-    np.testing.assert_allclose(then.log_partition, whole.log_partition, atol=1e-12)
-
-
 # ------------------------------------------------------------------------ message passing
 
 
@@ -393,26 +384,6 @@ def test_tree_reweighted_has_one_fixed_point(dtype):
         assert cold.converged.all()
         assert warm.converged.all()
         np.testing.assert_allclose(cold.marginals, warm.marginals, atol=5e-3)
-
-
-@pytest.mark.parametrize("method", ["sum_product", "tree_reweighted"])
-@pytest.mark.parametrize("damping", [0.0, 0.3])
-def test_warm_start_stays_at_a_fixed_point(method, damping):
-    energy = random_ising(2, 8, 3, scale=0.3)
-    settled = {"tol": 1e-13, "max_iter": 2000, "damping": damping}
-    first = infer(energy, method, return_state=True, **settled)
-    again = infer(energy, method, tol=1e-8, init=first, damping=damping)
-    assert (again.n_iter <= 2).all()
-    np.testing.assert_allclose(again.log_odds, first.log_odds, atol=1e-9)
-
-
-def test_answers_do_not_depend_on_what_else_is_asked():
-    energy = random_ising(1, 6, 3)
-    for method in available_methods(energy, ALL):
-        together = infer(energy, method, returns=ALL)
-        for answer in ALL:
-            alone = infer(energy, method, returns=answer)
-            np.testing.assert_array_equal(getattr(alone, answer), getattr(together, answer))
 
 
 # ---------------------------------------------------------------- rules for every method

@@ -135,15 +135,6 @@ def test_state_continues_the_samples():
     assert (held[..., 0] == 1).all()
 
 
-def test_samples_and_marginals_in_one_call():
-    energy = random_rbm(4, 4, 3, n_models=2)
-    both = infer(energy, Gibbs(random_state=0), returns=("marginals", "samples"), n_samples=5)
-    alone = infer(energy, Gibbs(random_state=0), returns="samples", n_samples=5)
-    np.testing.assert_array_equal(both.samples, alone.samples)
-    np.testing.assert_array_equal(both.marginals, infer(energy, Gibbs(random_state=0)).marginals)
-    assert alone.marginals is None
-
-
 def test_a_name_is_the_object_with_its_defaults():
     energy = random_rbm(5, 4, 3, n_models=2)
     for name, method in (("gibbs", Gibbs()), ("exact", Exact())):
