@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcrbm.utils.labels import has_labels
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
@@ -23,6 +24,8 @@ def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:
     """
     try:
         given = np.asarray(array)
+        if np.ma.is_masked(array):
+            raise ValueError("they have masked entries")
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} must be integers of shape {shape}: {error}") from error
     if given.size == 0 and given.dtype.kind == "f":
@@ -201,6 +204,8 @@ class _LogicFactors(Versioned):
 
 def _flat_inputs(inputs: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the concatenated inputs of F factors, and the position (F + 1,) where each begins."""
+    if isinstance(inputs, memoryview) or has_labels(inputs):
+        inputs = np.asarray(inputs)
     if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
         flat = as_variables(inputs, "inputs", "(F, k)")
         return flat.reshape(-1), np.arange(len(flat) + 1) * flat.shape[1]
@@ -426,7 +431,12 @@ def count_states(
 
 def _as_counts(n_states, n_variables):
     given = np.asarray(n_states)
-    if given.dtype.kind not in "iu" or given.shape not in ((), (n_variables,)) or given.min() < 1:
+    if (
+        np.ma.is_masked(n_states)
+        or given.dtype.kind not in "iu"
+        or given.shape not in ((), (n_variables,))
+        or given.min() < 1
+    ):
         raise ValueError(
             f"n_states must be an int of at least 1, or an int for each of {n_variables} "
             f"variables; got {n_states!r}"

@@ -183,14 +183,16 @@ class BaseEnergy(Versioned, ABC):
         ------
         ValueError
             If the number of arrays, or their shapes apart from the number of models, differ from
-            `fields`, or if there are not as many models as rows of evidence.
+            `fields`, an array is not real-valued, or there are not as many models as rows of
+            evidence.
         """
         if len(fields) == len(self.fields):
             fields = tuple(
                 by_label(field, "fields", present.shape[-1], labels)
                 for field, present, labels in zip(fields, self.fields, self._field_labels())
             )
-        given = [np.shape(field) for field in fields]
+        fields = tuple(as_real(field, "fields", "(N, ...)") for field in fields)
+        given = [field.shape for field in fields]
         if [shape[1:] for shape in given] != [f.shape[1:] for f in self.fields] or () in given:
             shapes = ", ".join(str(f.shape).replace(f"({len(f)},", "(N,") for f in self.fields)
             raise ValueError(f"fields must be arrays of the shapes {shapes}; got {given}")

@@ -39,7 +39,13 @@ from skcrbm.energies._factors import (
 )
 from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.energies.graph_conditionals import binary_log_odds, state_log_weights
-from skcrbm.energies.states import checked_means, checked_states, log_odds_of_weights, unchecked
+from skcrbm.energies.states import (
+    checked_means,
+    checked_states,
+    log_odds_of_weights,
+    unchecked,
+    unmasked,
+)
 from skcrbm.formats.constraints import read_cnf, read_wcsp, write_cnf, write_wcsp
 from skcrbm.formats.evidence import read_uai_evidence, read_uai_query, read_uai_solution
 from skcrbm.formats.libdai import read_libdai, write_libdai
@@ -155,10 +161,11 @@ class FactorGraphEnergy(BaseEnergy):
         n_states: ArrayLike | None = None,
     ):
         parts = as_factors(factors)
+        n_states, labels = with_new_labels(n_states, "n_states")
         if hasattr(field, "columns") and has_axis_of_states(parts, field, n_states):
-            field, self.labels = table_by_row(field, "field")
+            field, self.labels = table_by_row(field, "field", labels)
         else:
-            field, self.labels = with_new_labels(field, "field")
+            field, self.labels = with_new_labels(field, "field", labels)
         by_state = has_axis_of_states(parts, field, n_states)
         width = count_variables(parts, field, n_variables, n_states, by_state)
         self.graph = FactorGraph(parts, count_states(parts, width, n_states, field))
@@ -852,7 +859,7 @@ class FactorGraphEnergy(BaseEnergy):
         """Return states (..., n) as an array, or raise a ValueError if a value is not a state."""
         if self.binary:
             return checked_states(states, name)
-        array = np.asarray(states)
+        array = unmasked(states, name)
         if array.shape[-1:] != self.n_states.shape:
             return array  # the shape is checked next
         real = array.dtype.kind in "biuf"
@@ -867,7 +874,7 @@ class FactorGraphEnergy(BaseEnergy):
         """Validate states (S, n), or probabilities (S, n) or (S, n, K), and return an array."""
         if self.binary:
             return checked_means(means, name)
-        array = np.asarray(means)
+        array = unmasked(means, name)
         if array.ndim != 3:
             return self._checked_states(array, name)
         if array.shape[2] != self.n_levels:

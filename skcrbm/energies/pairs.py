@@ -200,7 +200,7 @@ class IsingEnergy(PairwiseEnergy):
         self._set(couplings_of(coupling), field, labels)
 
     def _set(self, pairs, field, labels=None):
-        field, self.labels = with_new_labels(field, "field", pairs.n_variables, labels)
+        field, self.labels = with_new_labels(field, "field", labels)
         field = np.zeros((1, pairs.n_variables), pairs.values.dtype) if field is None else field
         field = as_row_fields(field, "field", pairs.n_variables, "L")
         dtype = np.result_type(pairs.values, field)
@@ -392,6 +392,8 @@ class IsingEnergy(PairwiseEnergy):
             If both (i, k) and (k, i) have nonzero entries, or an argument is invalid.
         """
         triangle, labels, _ = matrix_with_labels(triangle, "triangle", symmetric=True)
+        if not sparse.issparse(triangle):
+            triangle = as_float_array(triangle, "triangle", "(L, L)")
         triangle = sparse.csr_array(triangle)
         if triangle.ndim == 2 and triangle.shape[0] == triangle.shape[1]:
             twice = triangle.multiply(triangle.T)

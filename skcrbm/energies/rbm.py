@@ -79,8 +79,8 @@ class RBMEnergy(PairwiseEnergy):
         weights, rows, columns = matrix_with_labels(weights, "weights", symmetric=False)
         weights = as_float_array(weights, "weights", "(V, H)")
         n_visible, n_hidden = weights.shape
-        visible_bias, rows = with_new_labels(visible_bias, "visible_bias", n_visible, rows)
-        hidden_bias, columns = with_new_labels(hidden_bias, "hidden_bias", n_hidden, columns)
+        visible_bias, rows = with_new_labels(visible_bias, "visible_bias", rows)
+        hidden_bias, columns = with_new_labels(hidden_bias, "hidden_bias", columns)
         visible_bias = as_row_fields(visible_bias, "visible_bias", n_visible, "V")
         hidden_bias = as_row_fields(hidden_bias, "hidden_bias", n_hidden, "H")
         dtype = np.result_type(weights, visible_bias, hidden_bias)

@@ -97,7 +97,7 @@ def unchecked(method: Callable) -> Callable:
 
 def checked_states(states: Any, name: str) -> np.ndarray:
     """Return states as an array, or raise a ValueError if a value is not 0 or 1."""
-    array = np.asarray(states)
+    array = unmasked(states, name)
     if array.dtype == bool:
         return array
     if array.dtype.kind not in "iuf" or not ((array == 0) | (array == 1)).all():
@@ -107,13 +107,20 @@ def checked_states(states: Any, name: str) -> np.ndarray:
 
 def checked_means(means: Any, name: str) -> np.ndarray:
     """Return means as an array, or raise a ValueError if a value is outside of [0, 1]."""
-    array = np.asarray(means)
+    array = unmasked(means, name)
     if array.dtype == bool or array.size == 0:
         return array
     low, high = -_ROUNDING, 1 + _ROUNDING
     if array.dtype.kind not in "iuf" or not (array.min() >= low and array.max() <= high):
         _refuse(array, name, "numbers from 0 to 1", lambda value: not low <= value <= high)
     return array
+
+
+def unmasked(array, name):
+    """Return an array-like as an array; raise a ValueError if it has masked entries."""
+    if np.ma.is_masked(array):
+        raise ValueError(f"{name} must not have masked entries, because their values are hidden")
+    return np.asarray(array)
 
 
 def _refuse(array, name, values, is_wrong):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcrbm.utils.labels import with_indices
 from skcrbm.utils.limits import MAX_FILE_BYTES
 from skcrbm.utils.warnings import warn_user
 
@@ -267,7 +268,9 @@ def _load(source, format):
 def checked_n_states(n_states: ArrayLike) -> np.ndarray:
     """Validate an argument `n_states` and return it as an int64 array (n,)."""
     try:
-        values = np.asarray(n_states)
+        values = np.asarray(with_indices(n_states, "n_states"))
+        if np.ma.is_masked(n_states):
+            raise ValueError("it has masked entries")
     except ValueError as error:
         raise ValueError(f"n_states must be integers of shape (n,): {error}") from error
     if values.size == 0 and values.ndim == 1:

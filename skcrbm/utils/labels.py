@@ -69,9 +69,7 @@ def with_indices(values: Any, name: str) -> Any:
     return _taken(array, _order(keys, name, range(width), None, True), -1)
 
 
-def with_new_labels(
-    values: Any, name: str, width: int | None = None, labels: Labels = None
-) -> tuple[Any, Labels]:
+def with_new_labels(values: Any, name: str, labels: Labels = None) -> tuple[Any, Labels]:
     """Return the values of a new model in the order of its labels, and the labels.
 
     If `labels` is None, the labels of the values, if there are any, become those of the variables.
@@ -82,7 +80,6 @@ def with_new_labels(
         return values, labels
     keys, array = _entries(values, name)
     if labels is not None:
-        assert width is not None
         return _taken(array, _order(keys, name, labels, labels, False), -1), labels
     order, labels = _own_order(keys, name)
     if labels is not None and any(isinstance(label, Integral) for label in labels):
@@ -117,13 +114,17 @@ def matrix_with_labels(matrix: Any, name: str, symmetric: bool) -> tuple[Any, La
     return _taken(_taken(array, row_order, 0), column_order, 1), rows, columns
 
 
-def table_by_row(table: Any, name: str) -> tuple[Any, Labels]:
+def table_by_row(table: Any, name: str, labels: Labels = None) -> tuple[Any, Labels]:
     """Return a frame with a row for each variable and a column for each state, and the labels.
 
-    Columns 0, 1, 2, ... are put into order; other names of columns are ignored. Objects that are
-    not frames are returned unchanged.
+    `labels` are the labels of the variables, if they are known. Columns 0, 1, 2, ... are put into
+    order; other names of columns are ignored.
     """
-    return matrix_with_labels(table, name, symmetric=False)[:2]
+    array, rows, _ = matrix_with_labels(table, name, symmetric=False)
+    if labels is None:
+        return array, rows
+    keys = range(len(array)) if rows is None else rows
+    return _taken(array, _order(list(keys), name, labels, labels, False), 0), labels
 
 
 def _entries(values, name):
@@ -133,10 +134,10 @@ def _entries(values, name):
     if hasattr(values, "index") and hasattr(values.index, "tolist"):
         return values.index.tolist(), np.asarray(values)
     items = list(values.items())
-    try:
-        return [key for key, _ in items], np.array([float(value) for _, value in items])
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must have numbers as values: {error}") from error
+    array = np.array([value for _, value in items])
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must have numbers as values, got {values!r}")
+    return [key for key, _ in items], array
 
 
 def _index(frame, n_rows):

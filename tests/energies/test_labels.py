@@ -228,3 +228,22 @@ def test_labels_of_written_files():
             write(named)
     with pytest.raises(ValueError, match="value must be arrays"):
         write_uai_solution("MAR", pd.DataFrame([[0.5], [0.5]]))
+
+
+def test_labels_of_numbers_of_states():
+    tables = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
+    plain = FactorGraphEnergy.from_tables([[0, 1], [1]], tables, n_states=[2, 3, 4])
+    counts = pd.Series([2, 3, 4], NAMES)
+    field = pd.DataFrame(np.arange(12.0).reshape(3, 4), NAMES)
+    for n_states in (counts, counts.to_dict()):
+        energy = FactorGraphEnergy.from_tables([[0, 1], [1]], tables, n_states=n_states)
+        assert energy.labels == tuple(NAMES)
+        np.testing.assert_array_equal(energy.n_states, plain.n_states)
+    energy = FactorGraphEnergy.from_tables([[0, 1], [1]], tables, field.loc[ORDER], n_states=counts)
+    np.testing.assert_array_equal(energy.field[0], np.where(energy._has_state, field, 0))
+    with pytest.raises(ValueError, match="field has the label 'z'"):
+        FactorGraphEnergy.from_tables([[0, 1], [1]], tables, field.rename({"a": "z"}),
+                                      n_states=counts)  # fmt: skip
+    indices = pd.Series([4, 2, 3], [2, 0, 1])
+    energy = FactorGraphEnergy.from_tables([[0, 1], [1]], tables, n_states=indices)
+    np.testing.assert_array_equal(energy.n_states, [2, 3, 4])

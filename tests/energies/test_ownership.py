@@ -147,3 +147,50 @@ def test_byte_orders(order):
         assert all(part.dtype.isnative for part in (*energy.fields, *energy.couplings))
         found = infer(energy, "exact").marginals
         np.testing.assert_allclose(found, infer(make(*arrays), "exact").marginals, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_arrays_that_are_not_real(kind):
+    """Masked entries, complex numbers, texts and dates are errors in every argument."""
+    make, parts = MAKE[kind]
+    for j, part in enumerate(parts):
+        array = np.array(part)
+        masked = np.ma.array(array, mask=np.zeros(array.shape, bool))
+        masked[(0,) * array.ndim] = np.ma.masked
+        for wrong in (
+            masked, array.astype(complex), array.astype(str), array.astype(str).tolist(),
+            array.astype("m8[s]"), None if array.ndim > 1 else "ab",
+        ):  # fmt: skip
+            if wrong is None:  # the default of several arguments
+                continue
+            with pytest.raises(ValueError, match=r"must (be|hold)"):
+                make(*parts[:j], wrong, *parts[j + 1 :])
+
+
+@pytest.mark.parametrize("form", [tuple, np.asmatrix, memoryview, "frame", "object"])
+@pytest.mark.parametrize("kind", MAKE)
+def test_containers(kind, form):
+    make, parts = MAKE[kind]
+    expected = contents(make(*parts))
+    for j, part in enumerate(parts):
+        array = np.array(part)
+        if form is np.asmatrix and array.ndim != 2:
+            continue
+        if form == "frame":
+            given = {1: pd.Series, 2: pd.DataFrame}.get(array.ndim, np.array)(array)
+        elif form == "object":
+            given = array.astype(object if array.dtype.kind == "f" else array.dtype)
+        else:
+            given = form(array.tolist() if form is tuple else array)
+        found = contents(make(*parts[:j], given, *parts[j + 1 :]))
+        for one, two in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_masked_states():
+    states = np.ma.array([[0, 1, 1]], mask=[[True, False, False]])
+    for energy in (RBMEnergy([[1.0]] * 2, [0, 0], [0]), IsingEnergy(COUPLING, [0.1, 0.2, 0.3]),
+                   FactorGraphEnergy([TableFactors(EDGES, np.eye(3))])):  # fmt: skip
+        for ask in (energy.score, energy.statistics):
+            with pytest.raises(ValueError, match="states must not have masked entries"):
+                ask(states)
