@@ -245,6 +245,8 @@ def _sorted_classes(labels, name):
         )
     if not distinct:
         raise ValueError(f"{name} holds no observed label")
+    if any(isinstance(label, complex) for label in distinct):
+        raise ValueError(f"the labels in {name} should be classes, got complex numbers")
     if kinds == {Number} and not all(
         isinstance(v, Integral) or float(v).is_integer() for v in distinct
     ):

@@ -18,8 +18,10 @@ from skcrbm.targets.sequences import (
     GRAPH,
     FeatureIndex,
     SequenceRows,
+    first_text,
     is_empty,
     list_of,
+    refuse_unclear_table,
 )
 from skcrbm.utils.graphs import Cliques, GraphArrays
 from skcrbm.utils.validation import check_index
@@ -141,8 +143,13 @@ class GraphRows:
                     "of each edge"
                 )
             return np.zeros((n_edges, width or 0))
+        refuse_unclear_table(graph.edge_features, f"edge_features of graph {i} of X")
         names = f"X[{i}].edge_features", f"X[{i}].edges"
         check_index(graph.edges, graph.edge_features, *names)
+        if (text := first_text(np.asarray(graph.edge_features))) is not None:
+            raise ValueError(
+                f"edge_features of graph {i} of X should be numbers, but edge {text[0]} has a text"
+            )
         found = check_array(
             graph.edge_features, dtype=np.float64, input_name=f"edge_features of graph {i} of X",
             ensure_min_features=0, ensure_2d=False, allow_nd=True,
@@ -363,6 +370,7 @@ def _edges_of(graph, i, n_nodes, directed):
 
     If `directed` is False, the edges (0, 1) and (1, 0) are the same edge.
     """
+    refuse_unclear_table(graph.edges, f"edges of graph {i} of X")
     edges = np.asarray(graph.edges)
     if edges.size == 0:
         return np.empty((0, 2), np.int64)

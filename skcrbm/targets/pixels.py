@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skcrbm.targets.codes import TextOfMissingError, distinct_labels, find_classes, label_array
 from skcrbm.utils.ragged import ImageArrays
@@ -116,6 +117,8 @@ def _stacked(X):
 
 def pixel_values(image: Any) -> np.ndarray:
     """Return an image as float64, with NaN for masked pixels."""
+    if issparse(image):
+        raise TypeError("sparse matrices are not supported; use image.toarray()")
     image = np.asarray(filled_with_nan(image))
     if image.dtype.kind == "c":
         raise TypeError("complex numbers are not supported")
@@ -154,6 +157,8 @@ def pixel_labels(y: Any, shapes: np.ndarray, name: str = "y") -> list[np.ndarray
             found.append(np.full(shape[0] * shape[1], np.nan))
             continue
         try:
+            if issparse(image):
+                raise ValueError("it is sparse; use labels.toarray()")
             labels = label_array(filled_with_nan(image), f"image {i} of {name}")
         except TextOfMissingError:
             raise

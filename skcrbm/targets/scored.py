@@ -42,7 +42,7 @@ def dense_2d(values: Any, name: str) -> np.ndarray:
     return array.toarray() if sp.issparse(array) else array
 
 
-def _check_predictions(values, name, kind, observed):
+def _check_predictions(values, name, kind, observed, target):
     """Return the predictions as an array, after checking the entries where `observed` is True.
 
     All other entries are set to 0.
@@ -52,7 +52,7 @@ def _check_predictions(values, name, kind, observed):
     array = dense_2d(values, name)
     if array.shape != observed.shape:
         raise ValueError(
-            f"{name} should have the shape of y_true, {observed.shape}, got {array.shape}"
+            f"{name} should have the shape of {target}, {observed.shape}, got {array.shape}"
         )
     seen = array[observed]
     if kind == "labels":
@@ -62,16 +62,16 @@ def _check_predictions(values, name, kind, observed):
     else:
         valid, wanted = np.isfinite(seen).all(), "finite"
     if not valid:
-        raise ValueError(f"{name} should be {wanted} for all observed entries of y_true")
+        raise ValueError(f"{name} should be {wanted} for all observed entries of {target}")
     return np.where(observed, array, array.dtype.type(0))
 
 
-def _check_weight(sample_weight, n_samples):
+def _check_weight(sample_weight, n_samples, target):
     if sample_weight is None:
         return np.ones(n_samples)
     wanted = (
         f"sample_weight should hold {n_samples} finite numbers of at least 0, a number for each "
-        "row of y_true"
+        f"row of {target}"
     )
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
@@ -82,11 +82,13 @@ def _check_weight(sample_weight, n_samples):
     return weight
 
 
-def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tuple:
+def check_scored(
+    kind: str, y_true, values, argument: str, sample_weight, target: str = "y_true"
+) -> tuple:
     """Validate targets, predictions and weights that a user has passed; return them as arrays.
 
     `kind` is the kind of the predictions `values`, such as "labels" (see `Score.needs`). Error
-    messages refer to `values` by the name `argument`.
+    messages refer to `values` by the name `argument`, and to `y_true` by the name `target`.
 
     Returns
     -------
@@ -100,23 +102,23 @@ def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tup
     If single labels have weights, the n rows are weighted copies of the given rows, as described in
     `masked_score`.
     """
-    check_order(y_true=y_true, **{argument: values}, sample_weight=sample_weight)
+    check_order(**{target: y_true, argument: values}, sample_weight=sample_weight)
     if is_frame(values):
         names = label_names_of(y_true) if is_frame(y_true) else np.arange(values.shape[1])
         values = in_order_of(values, names, argument)
-    y = dense_2d(y_true, "y_true")
+    y = dense_2d(y_true, target)
     observed = ~np.isnan(y)
-    require_zero_or_one(y[observed], "y_true")
-    p = _check_predictions(values, argument, kind, observed)
+    require_zero_or_one(y[observed], target)
+    p = _check_predictions(values, argument, kind, observed, target)
     if is_per_label(sample_weight):
         weight = checked_label_weight(sample_weight, y.shape, label_names_of(y_true))
         row, y, weight = label_layers(np.where(observed, y, np.nan), weight)
         p, observed = p[row], ~np.isnan(y)
-        require_observed(observed, "y_true")
+        require_observed(observed, target)
         return np.where(observed, y, 0.0), np.where(observed, p, 0.0), observed, weight
-    weight = _check_weight(sample_weight, len(y))
+    weight = _check_weight(sample_weight, len(y), target)
     observed &= (weight > 0)[:, None]
-    require_observed(observed, "y_true")
+    require_observed(observed, target)
     return np.where(observed, y, 0.0), p, observed, weight
 
 
@@ -125,13 +127,13 @@ def share_of_right_rows(y_true, y_pred, sample_weight) -> float:
 
     Rows without an observed label do not count.
     """
-    y, p, observed, weight = check_scored("labels", y_true, y_pred, "y_pred", sample_weight)
+    y, p, observed, weight = check_scored("labels", y_true, y_pred, "y_pred", sample_weight, "y")
     rows = observed.any(axis=1)
     return float(np.average((y == p).all(axis=1)[rows], weights=weight[rows]))
 
 
 def share_of_right_entries(y_true, y_pred, sample_weight) -> float:
     """Return the share of the observed labels that are predicted correctly."""
-    y, p, observed, weight = check_scored("labels", y_true, y_pred, "y_pred", sample_weight)
+    y, p, observed, weight = check_scored("labels", y_true, y_pred, "y_pred", sample_weight, "y")
     weight = np.broadcast_to(weight[:, None], y.shape)[observed]
     return 1 - float(np.average(y[observed] != p[observed], weights=weight))

@@ -20,7 +20,8 @@ from skcrbm.targets.codes import is_missing, label_list
 from skcrbm.targets.feature_names import ColumnNames, require_same_columns, stacked_tables
 from skcrbm.targets.names import is_frame
 from skcrbm.utils.ragged import SequenceArrays
-from skcrbm.utils.validation import check_sample_weight
+from skcrbm.utils.validation import check_sample_weight, hold_dates
+from skcrbm.utils.wrong_features import is_number
 
 # Number of positions whose features are converted together. A larger number takes more memory.
 _ITEMS_PER_PART = 4096
@@ -474,6 +475,7 @@ def _stacked(X, kind, names):
     for i, sequence in enumerate(X):
         if is_empty(sequence):
             continue
+        refuse_unclear_table(sequence, f"{kind.whole} {i} of X")
         part = sequence if issparse(sequence) or is_frame(sequence) else np.asarray(sequence)
         if len(part.shape) != 2:
             raise ValueError(
@@ -502,6 +504,16 @@ def _checked(rows, start, kind):
         )
     except ValueError:
         values = rows.data if issparse(rows) else np.asarray(rows)
+        if (text := first_text(values)) is not None:
+            row, column = text
+            number = np.searchsorted(start, row, side="right") - 1
+            name = repr(rows.columns[column]) if is_frame(rows) else column
+            word = repr(str(values[text]))
+            raise ValueError(
+                f"{kind.whole} {number} of X holds the text {word} in feature {name} of "
+                f"{kind.part} {row - start[number]}. Encode texts as numbers, or pass a dict of "
+                f"features for each {kind.part}, such as {{'word': {word}}}, or a list of strings"
+            ) from None
         if values.dtype == object:
             values = np.array([_as_nan(value) for value in values.flat]).reshape(values.shape)
         finite = values.dtype.kind not in "fc" or np.isfinite(values)
@@ -515,6 +527,28 @@ def _checked(rows, start, kind):
             f"{kind.whole} {number} of X contains NaN or infinity, in feature {column} of "
             f"{kind.part} {row - start[number]}; the features should be finite numbers"
         ) from None
+
+
+def refuse_unclear_table(table: Any, place: str) -> None:
+    """Raise an error if a table has masked entries, or holds dates or times.
+
+    A cast to float would read hidden values, and turn dates into numbers that depend on their unit.
+    The error refers to the table as `place`.
+    """
+    if np.ma.is_masked(table):
+        raise ValueError(f"{place} has masked entries, whose hidden values would be used")
+    if hold_dates(table):
+        raise TypeError(f"{place} holds dates or times; convert them to numbers with a unit")
+
+
+def first_text(values: np.ndarray) -> tuple[int, ...] | None:
+    """Return the row and column of the first text in a table that is not a number, or None."""
+    if values.dtype.kind not in "USO" or values.ndim != 2:
+        return None
+    for place, value in np.ndenumerate(values):
+        if isinstance(value, (str, bytes)) and not is_number(value):
+            return place
+    return None
 
 
 def _as_nan(value):

@@ -340,7 +340,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
             raise TypeError("they are dates or times")
         if given.dtype.kind in "buif" and given.size and not given.any():
             raise NothingToLearnError(
-                "sample_weight is zero for every row, so there is nothing to fit"
+                "sample_weight is zero for every row; at least one row needs a positive weight"
             )
         weight = check_weights(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         require_finite_sum(weight)

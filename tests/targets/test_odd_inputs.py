@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from reference.cases import deep
+from reference.every_estimator import data_of, model_of, of_form
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -18,7 +19,16 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skcrbm import CRBMClassifier, DecodedClassifier, ImageCRBM, LMBMClassifier
+from skcrbm import (
+    ChainCRF,
+    CRBMClassifier,
+    DecodedClassifier,
+    Graph,
+    GraphCRF,
+    GridCRF,
+    ImageCRBM,
+    LMBMClassifier,
+)
 from skcrbm.calibration import CalibratedMarginals, ConformalLabelSets, ConformalRiskControl
 from skcrbm.constraints import Constrained, Implies
 from skcrbm.decoding import decode_marginals
@@ -300,3 +310,80 @@ def test_columns_of_tiny_numbers(data, model):
         clone(model).fit(X * 1e-300, Y)
     with pytest.warns(UserWarning, match="2 columns of X vary by less than 1e-290"):
         clone(model).fit(X * [1.0, 1e-310, 1.0, 1e-300, 1.0], Y)
+
+
+TABLES = {
+    "text": (lambda x: x.astype(str).astype("U9") + "a", ValueError, "1 of X holds the text"),
+    "text in a frame": (
+        lambda x: pd.DataFrame({"u": ["red"] * len(x), "v": x[:, 0]}),
+        ValueError,
+        "1 of X holds the text 'red' in feature 'u' of .* 0",
+    ),
+    "categories": (
+        lambda x: pd.DataFrame({"u": pd.Categorical(["red"] * len(x)), "v": x[:, 0]}),
+        ValueError,
+        "1 of X holds the text 'red' in feature 'u'",
+    ),
+    "dates": (lambda x: x.astype("M8[s]"), TypeError, "1 of X holds dates or times"),
+    "dates in a frame": (
+        lambda x: pd.DataFrame({"u": pd.to_datetime(["2020"] * len(x)), "v": x[:, 0]}),
+        TypeError,
+        "1 of X holds dates or times",
+    ),
+    "masks": (
+        lambda x: np.ma.masked_array(x, x == x[0, 0]),
+        ValueError,
+        "1 of X has masked entries, whose hidden values would be used",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+@pytest.mark.parametrize("name", ["ChainCRF", "GraphCRF"])
+def test_tables_in_lists(name, case):
+    """They follow the rules of a single table."""
+    change, kind, message = TABLES[case]
+    model, (X, y) = model_of(name).set_params(max_iter=1), data_of(name, 4)
+    X = [x.nodes if name == "GraphCRF" else x for x in X]
+    X[1] = change(X[1])
+    if name == "GraphCRF":
+        X = [Graph(x, [[0, 1]]) for x in X]
+    if "frame" in case or case == "categories":
+        X, y, message = X[1:2], y[1:2], message.replace("1 of", "0 of")
+    with pytest.raises(kind, match=message):
+        model.fit(X, y)
+
+
+def test_parts_of_graphs():
+    nodes, edges = np.ones((2, 1)), np.array([[0, 1]])
+    for graph, kind, message in (
+        (Graph(nodes, np.ma.masked_array(edges, [[True, False]])), ValueError, "edges of graph 0"),
+        (Graph(nodes, edges, [["a"]]), ValueError, "edge_features of graph 0 .* edge 0 has a text"),
+        (Graph(nodes, edges, np.array([["2020"]], "M8[D]")), TypeError, "edge_features .* dates"),
+        (Graph(nodes, edges, np.ma.masked_array([[1.0]], True)), ValueError, "masked entries"),
+    ):
+        with pytest.raises(kind, match=message):
+            GraphCRF().fit([graph], [["a", "b"]])
+
+
+def test_sparse_images():
+    image = sparse.csr_array(np.eye(3))
+    with pytest.raises(ValueError, match=r"image 0 of X .*use image\.toarray\(\)"):
+        GridCRF().fit([image], [np.eye(3)])
+    with pytest.raises(ValueError, match=r"image 0 of y .*use labels\.toarray\(\)"):
+        GridCRF().fit([np.eye(3)], [image])
+
+
+def test_labels_that_are_complex_numbers():
+    with pytest.raises(ValueError, match="the labels in y should be classes, got complex"):
+        ChainCRF().fit([np.eye(2)], [[1j, 1]])
+
+
+@pytest.mark.parametrize("name", [*of_form("rows"), "ImageCRBM"])
+def test_scores_name_y(name):
+    model, (X, y) = model_of(name), data_of(name, 24)
+    if not hasattr(model, "score"):
+        return
+    model.fit(X, y)
+    with pytest.raises(ValueError, match=r"^y holds no observed"):
+        model.score(X, np.full(y.shape, np.nan))
