@@ -346,15 +346,6 @@ def test_threads_do_not_change_a_bit(transition_features, monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
-def test_weights_are_copies():
-    X, y = make_data(12)
-    weight = np.array([0, 1, 2] * 4)
-    copies = np.repeat(np.arange(12), weight)
-    model = ChainCRF(alpha=0.1).fit(X, y, sample_weight=weight)
-    other = ChainCRF(alpha=0.1).fit([X[i] for i in copies], [y[i] for i in copies])
-    np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-4)
-
-
 def test_stochastic_solvers_and_partial_fit():
     X, y = make_data(300)
     full = ChainCRF(alpha=0.01).fit(X, y)

@@ -434,15 +434,6 @@ def test_clone_and_pickle():
     assert_same_parameters(clone(model).fit(X, Y), default(max_iter=10).fit(X, Y))
 
 
-@pytest.mark.compiled
-def test_threads_do_not_change_a_bit():
-    X, Y = dependent(200, 12)
-    reference = default(max_iter=10).fit(X, Y)
-    model = default(max_iter=10, n_jobs=2).fit(X, Y)
-    assert_same_parameters(model, reference)
-    assert model.alpha_ == reference.alpha_
-
-
 @pytest.mark.deep
 def test_thresholds_with_what_was_found(monkeypatch):
     X, Y = independent()

@@ -192,16 +192,6 @@ def test_missing_labels_are_summed_out():
         GraphCRF(learning="pseudo_likelihood").fit(X, some)
 
 
-def test_weights_are_copies():
-    X, y = random_graphs(5)
-    weight = np.arange(len(X)) % 3
-    copies = np.repeat(np.arange(len(X)), weight)
-    one = GraphCRF(alpha=0.1).fit(X, y, sample_weight=weight)
-    other = GraphCRF(alpha=0.1).fit([X[c] for c in copies], [y[c] for c in copies])
-    np.testing.assert_allclose(one.coef_, other.coef_, atol=2e-3)
-    np.testing.assert_allclose(one.pair_intercept_, other.pair_intercept_, atol=2e-3)
-
-
 @pytest.mark.parametrize("solver", ["adam", deep("sgd")])
 def test_stochastic_solvers_and_streams(solver):
     X, y = random_graphs(6, n_graphs=60)

@@ -149,19 +149,6 @@ def test_automatic_penalty_does_not_depend_on_the_scale_of_the_weights(noisy):
     np.testing.assert_allclose(scaled.coef_, model.coef_, rtol=1e-6, atol=1e-9)
 
 
-def test_weights_stand_for_copies(noisy):
-    X, y = noisy
-    weight = np.array([2, 0, 1, 3, 0, 1])
-    options = {"max_iter": 30, "alpha": 1e-3}
-    weighted = GridCRF(**options).fit(X[:6], y[:6], sample_weight=weight)
-    copies = GridCRF(**options).fit(np.repeat(X[:6], weight, 0), np.repeat(y[:6], weight, 0))
-    for name in ("intercept_", "pair_coef_"):
-        np.testing.assert_allclose(getattr(weighted, name), getattr(copies, name), rtol=1e-6)
-    assert weighted.score(X[:6], y[:6], sample_weight=weight) == pytest.approx(
-        copies.score(np.repeat(X[:6], weight, 0), np.repeat(y[:6], weight, 0))
-    )
-
-
 def test_scale_and_channels_do_not_matter(noisy):
     X, y = noisy
     plain = GridCRF(max_iter=20).fit(X[:10], y[:10]).predict_proba(X[20:])

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from reference.sklearn_checks import run_check
-from scipy.sparse import csr_matrix
 from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -335,20 +334,6 @@ def test_forests_of_outputs_with_many_classes_are_learned_by_the_likelihood(monk
     assert OutputGraph(np.array([100, 100, 100]), np.array([[0, 1], [0, 2]])).narrow
 
 
-def test_weights_count_as_copies():
-    X, y = chain_data(n=60)
-    weight = np.tile([0.0, 1.0, 2.0], 20)
-    index = np.repeat(np.arange(60), weight.astype(int))
-    weighted = LabelGraphCRF(graph="full", alpha=0.1, alpha_pairs=0.01, max_iter=1000).fit(
-        X, y, weight
-    )
-    copies = LabelGraphCRF(graph="full", alpha=0.1, alpha_pairs=0.01, max_iter=1000).fit(
-        X[index], y[index]
-    )
-    for one, other in zip(weighted.predict_proba(X), copies.predict_proba(X)):
-        np.testing.assert_allclose(one, other, atol=2e-3)
-
-
 def test_data_frames_match_columns_by_name_and_keep_names():
     X, y = chain_data(n=100)
     frame = pd.DataFrame(y, columns=["colour", "size", "kind"]).astype({"size": int})
@@ -519,18 +504,6 @@ def test_scikit_learn_tools(fitted):
     for one, other in zip(again.predict_proba(X), model.predict_proba(X)):
         np.testing.assert_array_equal(one, other)
     clone(model).fit(X, y)
-
-
-def test_sparse_inputs_and_threads_change_nothing():
-    X, y = chain_data(n=100)
-    X = np.where(np.abs(X) < 1.5, 0, X)
-    dense = LabelGraphCRF(alpha=0.01).fit(X, y)
-    sparse = LabelGraphCRF(alpha=0.01, n_jobs=2).fit(csr_matrix(X), y)
-    for one, other in zip(dense.predict_proba(X), sparse.predict_proba(csr_matrix(X))):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    auto = LabelGraphCRF().fit(X, y).predict_proba(X)
-    for one, other in zip(auto, LabelGraphCRF().fit(csr_matrix(X), y).predict_proba(X)):
-        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_more_columns_than_rows_give_the_best_penalised_likelihood():

@@ -326,23 +326,6 @@ def test_missing_labels(data):
     np.testing.assert_array_equal(model.predict(X).shape, Y.shape)
 
 
-def test_sample_weight_counts_copies(data):
-    X, y = data
-    weight = np.random.RandomState(0).randint(0, 3, len(y))
-    one = quick().fit(X, y, sample_weight=weight)
-    two = quick().fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-8)
-
-
-def test_one_result_for_any_number_of_threads(data):
-    X, y = np.tile(data[0], (3, 1)), np.tile(data[1], 3)
-    fits = [quick(n_jobs=n).fit(X, y) for n in (None, 2, 3)]
-    for other in fits[1:]:
-        np.testing.assert_array_equal(fits[0].predict_proba(X), other.predict_proba(X))
-    part = fits[0].predict_proba(X[7:9])
-    np.testing.assert_allclose(part, fits[0].predict_proba(X)[7:9], rtol=1e-10)
-
-
 def test_sparse_and_pandas(data):
     X, y = data
     X = np.where(X < 0.4, 0, X)

@@ -381,17 +381,6 @@ def test_method_for_probabilities(data):
         assert not np.array_equal(proba, exact)
 
 
-def test_threads_and_seeds(data):
-    X, Y = data
-    model = make().fit(X, Y)
-    other = make(n_jobs=2).fit(X, Y)
-    np.testing.assert_array_equal(model.visible_coef_, other.visible_coef_)
-    np.testing.assert_array_equal(model.predict(X), other.predict(X))
-    np.testing.assert_allclose(
-        make(random_state=1).fit(X, Y).visible_coef_, model.visible_coef_, atol=1e-8
-    )
-
-
 def test_pipeline_and_cross_validation(data):
     X, Y = data
     pipeline = make_pipeline(StandardScaler(), make())

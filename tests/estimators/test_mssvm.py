@@ -292,13 +292,6 @@ def test_going_on(data):
         np.testing.assert_array_equal(again.weights_, parts.partial_fit(X, Y).weights_)
 
 
-def test_threads_do_not_matter(data):
-    X, Y = data
-    one = MSSVMCRBM(inference=MixedProduct(), max_iter=4, random_state=0)
-    two = clone(one).set_params(n_jobs=2).fit(X, Y)
-    np.testing.assert_array_equal(one.fit(X, Y).weights_, two.weights_)
-
-
 def test_pipeline_and_nested_parameters(data):
     X, Y = data
     model = make_pipeline(

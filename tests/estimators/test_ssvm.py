@@ -129,19 +129,6 @@ def test_the_result_does_not_depend_on_threads(inference):
     np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
 
 
-def test_weights_are_copies_and_sparse_rows_are_rows(data):
-    X, Y = data
-    weight = np.arange(len(X)) % 3
-    model = SSVMClassifier(**TIGHT).fit(X, Y, weight)
-    rows = np.repeat(np.arange(len(X)), weight)
-    for other in (
-        SSVMClassifier(**TIGHT).fit(X[rows], Y[rows]),
-        SSVMClassifier(**TIGHT).fit(sparse.csr_matrix(X), Y, weight),
-    ):
-        assert other.objective_ == pytest.approx(model.objective_, rel=2e-6)
-        np.testing.assert_allclose(other.visible_coef_, model.visible_coef_, atol=3e-3)
-
-
 def test_restarts_are_seeded(data):
     X, Y = data
     fits = [
