@@ -15,7 +15,13 @@ from scipy import sparse
 from skcrbm.targets.names import is_frame, label_names_of, listed
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import NothingToLearnError, canonical, filled_with_nan, hold_dates
+from skcrbm.utils.validation import (
+    NothingToLearnError,
+    canonical,
+    filled_with_nan,
+    hold_dates,
+    na_as_nan,
+)
 from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
@@ -120,11 +126,8 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     if sparse.issparse(y):
         y = y.toarray()
     columns = is_frame(y)
-    if hasattr(y, "isna"):  # pandas: None, NaN and pd.NA all mean "not observed"
-        y = y.astype(object).where(y.notna(), np.nan)
-    y = np.asarray(with_dimensions(y, name))
-    if y.dtype == object and any(type(value).__name__ == "NAType" for value in y.flat):
-        y = np.where(np.vectorize(lambda v: type(v).__name__ == "NAType")(y), np.nan, y)
+    # None, NaN and pandas' NA all mean "not observed".
+    y = na_as_nan(np.asarray(with_dimensions(na_as_nan(y), name)))
     if y.dtype.kind in "US" or (
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
     ):

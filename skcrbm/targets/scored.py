@@ -12,14 +12,14 @@ from skcrbm.targets.indicator import ragged_text, require_observed, require_zero
 from skcrbm.targets.names import in_order_of, is_frame, label_names_of
 from skcrbm.targets.proba import is_list_of_outputs, positive_columns
 from skcrbm.targets.weights import checked_label_weight, is_per_label, label_layers
-from skcrbm.utils.validation import check_order, filled_with_nan
+from skcrbm.utils.validation import check_order, filled_with_nan, na_as_nan
 
 
 def dense_2d(values: Any, name: str) -> np.ndarray:
     """Return values as an array (n, L); error messages refer to them as `name`."""
     try:
         array = check_array(
-            filled_with_nan(values),
+            na_as_nan(filled_with_nan(values)),
             accept_sparse=True,
             dtype=(np.float64, np.float32),  # pyright: ignore[reportArgumentType]  # also a sequence
             ensure_2d=False,

@@ -212,6 +212,11 @@ def explained_fit(estimator: Any, X: Any, y: Any) -> Iterator[None]:
                 f"{name} takes a 1-D y only. For a 2-D y, fit a copy of {name} for each label with "
                 f"sklearn.multiclass.OneVsRestClassifier({name}()). The error of {name}: {error}"
             ) from error
+        if "y must have at least two dimensions" in str(error):
+            raise ValueError(
+                f"{name} takes a 2-D y of several labels only, but y is 1-D or has one column. "
+                f"Use the classifier inside of {name}. The error of {name}: {error}"
+            ) from error
         if "Sample weights must be 1D array" in str(error) and np.ndim(y) == 2:
             raise ValueError(
                 f"{name} takes a weight for each row only: sample_weight must have shape "

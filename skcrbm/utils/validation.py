@@ -151,6 +151,9 @@ def checked_features(
             return canonical(X, finite) if sparse.issparse(X) else X
     except (OverflowError, TypeError, ValueError) as error:
         name = type(estimator).__name__
+        if "NAType" in str(error):
+            X = na_as_nan(X)
+            return checked_features(estimator, X, allow_nan=allow_nan, reset=reset, as_rows=as_rows)
         if "could not convert string" in str(error) and (advice := text_advice(X, name)):
             raise ValueError(f"{_FORM}, but {advice}. The first error: {error}") from error
         if "X contains infinity" in str(error):
@@ -307,6 +310,19 @@ def filled_with_nan(array: Any) -> Any:
     if not np.ma.is_masked(array):
         return array.data
     return array.astype(np.float64 if array.dtype.kind in "biuf" else object).filled(np.nan)
+
+
+def na_as_nan(values: Any) -> Any:
+    """Return an array or data frame with NaN in place of pandas' NA, None and NaT in objects.
+
+    Other values are returned unchanged.
+    """
+    if hasattr(values, "isna"):  # a pandas object
+        return values.astype(object).where(values.notna(), np.nan)
+    if getattr(values, "dtype", None) != "O":
+        return values
+    missing = np.array([type(value).__name__ == "NAType" for value in values.flat], bool)
+    return np.where(missing.reshape(values.shape), np.nan, values) if missing.any() else values
 
 
 def hold_dates(values: Any) -> bool:

@@ -34,7 +34,7 @@ from skcrbm.constraints import Constrained, Implies
 from skcrbm.decoding import decode_marginals
 from skcrbm.density import IsingModel
 from skcrbm.ensemble import OutOfBagLogOdds
-from skcrbm.metrics import masked_score
+from skcrbm.metrics import marginal_log_loss, masked_score
 from skcrbm.model_selection import (
     MultilabelStratifiedKFold,
     MultilabelStratifiedShuffleSplit,
@@ -126,6 +126,14 @@ def test_a_classifier_of_a_vector_is_given_a_matrix(data, outer):
         outer(OneVsRestClassifier(RandomForestClassifier(0))).fit(*data)
 
 
+def test_a_classifier_of_a_matrix_is_given_a_vector(data):
+    X, Y = data[:2]
+    inner = MultiOutputClassifier(LogisticRegression())
+    for y in (Y[:, 0], Y[:, :1]):
+        with pytest.raises(ValueError, match="MultiOutputClassifier takes a 2-D y of several"):
+            DecodedClassifier(inner).fit(X, y)
+
+
 def test_missing_features(data):
     X, Y = data[0].copy(), data[1]
     X[0, 0] = np.nan
@@ -135,6 +143,24 @@ def test_missing_features(data):
     boosting = HistGradientBoostingClassifier(max_iter=2)
     for model in (OneVsRestClassifier(boosting), MultiOutputClassifier(boosting)):
         assert DecodedClassifier(model).fit(X, Y).predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize("name", ["CRBMClassifier", "LabelGraphCRF", "IsingModel"])
+def test_missing_values_of_pandas_in_objects(name):
+    """pandas' NA is read as NaN."""
+    model, (X, y) = model_of(name), data_of(name, 20)
+    X = X.astype(object)
+    X[3, 1] = pd.NA
+    frame = pd.DataFrame(X, columns=list("uvw"))
+    for form, place in ((X, "column 1"), (X.tolist(), "column 1"), (frame, "column 'v'")):
+        if y is None:  # densities take missing values
+            numbers = X.copy()
+            numbers[3, 1] = np.nan
+            expected = clone(model).fit(numbers.astype(float)).field_
+            np.testing.assert_array_equal(model.fit(form).field_, expected)
+        else:
+            with pytest.raises(ValueError, match=rf"Input X contains NaN in {place} \(row 3\)"):
+                model.fit(form, y)
 
 
 @pytest.mark.parametrize("outer", OUTER[2:], **names)
@@ -387,3 +413,10 @@ def test_scores_name_y(name):
     model.fit(X, y)
     with pytest.raises(ValueError, match=r"^y holds no observed"):
         model.score(X, np.full(y.shape, np.nan))
+
+
+def test_scores_read_missing_values_of_pandas():
+    y = np.array([[1, pd.NA], [0, 1]], object)
+    p = np.array([[0.9, 0.5], [0.2, 0.8]])
+    expected = marginal_log_loss(np.array([[1, np.nan], [0, 1]]), p)
+    assert marginal_log_loss(y, p) == marginal_log_loss(pd.DataFrame(y), p) == expected
