@@ -431,6 +431,8 @@ def count_states(
 
 def _as_counts(n_states, n_variables):
     given = np.asarray(n_states)
+    if given.shape == (0,) and n_variables == 0:
+        return np.zeros(0, np.int64)
     if (
         np.ma.is_masked(n_states)
         or given.dtype.kind not in "iu"

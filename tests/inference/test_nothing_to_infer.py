@@ -43,6 +43,7 @@ MODELS = {
     "outputs without hidden units": (rbm(3, 0, GroupedRBMEnergy, OutputUnits((3,))), np.log(3)),
     "no variables": (graph(0), 0),
     "no variables, three states": (graph(0, 3), 0),
+    "no variables, list of states": (graph(0, 3, n_states=[]), 0),
     "no factors": (graph(2), 2 * np.log(2)),
     "no factors, three states": (graph(2, 3), 2 * np.log(3)),
     "one state": (graph(2, 1, n_states=1), 0),
@@ -55,7 +56,7 @@ MODELS = {
 
 
 @pytest.mark.quick_cases(8)
-@pytest.mark.parametrize("n_models", [2, 0])
+@pytest.mark.parametrize("n_models", [2, 1, 0])
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_method(kind, n_models):
     """No warning and no error; log Z is the logarithm of the number of states."""

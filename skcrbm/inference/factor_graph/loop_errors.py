@@ -62,7 +62,7 @@ def estimate_errors(
     graph = energy
     if not isinstance(graph, FactorGraphEnergy):
         graph = FactorGraphEnergy.from_energy(energy)
-    if StateGraph(graph.rows([0]), logic="chains").is_forest:
+    if graph.n_variables == 0 or StateGraph(graph.rows([0]), logic="chains").is_forest:
         return np.zeros(len(marginals))
     chances = marginals if marginals.ndim == 3 else np.stack([1 - marginals, marginals], axis=2)
     found = np.zeros(len(chances))
