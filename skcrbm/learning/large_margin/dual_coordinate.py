@@ -4,6 +4,9 @@ Each step sets the dual variable of one row and one label to its exact optimum, 
 is needed. Training ends when, for each label, the projected gradients of its dual variables are
 nearly equal. This solver has its own loop, because the loop of `learning/loop.py` follows gradients
 of the parameters, and this solver changes dual variables.
+
+The module `cliques` solves the same problem with cliques of any size. With pairs alone, it takes 5
+to 19 times as long as this module (600 to 1500 rows, 6 to 100 labels, a tolerance of 0.01).
 """
 
 from __future__ import annotations
