@@ -287,7 +287,7 @@ def distance(maxima, factor, x, y):
     return change - factor + _ROUNDED * max(x, y)
 
 
-@jit(allocates=False, inline=True)
+@jit(allocates=False)
 def damp(maxima, damping, factor, k, message, at, new, held, v, apart, n_lanes):
     """Replace a message (k, lanes) by a mean of the old and new message.
 
@@ -353,7 +353,7 @@ def _one_lane(maxima, graph, e, k, at, message, sent, belief, start, damping, fa
         top = max(top, total)
     low[ZERO] = min(low[ZERO], top)
     scale = inverse(maxima, top)
-    if damping is not None:
+    if damping is not None and damping > 0.0:
         after = 0.0 if maxima is None else -math.inf
         for a in range(k):
             x, y = scaled(maxima, new[a, ZERO], top, scale), message[at + a, ZERO]
@@ -376,7 +376,7 @@ def receive_directly(
     n_lanes,
 ):  # fmt: skip
     """Receive a message through a table of two variables; return False if no special code does."""
-    if damping is None:
+    if damping is None or damping == 0.0:
         other = graph.scopes[graph.scope[e] + ONE - graph.slot[e]]
         if k == TWO and graph.message_start[other + ONE] - graph.message_start[other] == TWO:
             _two_states(

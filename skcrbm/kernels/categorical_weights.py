@@ -20,7 +20,9 @@ also stops if all weights of a product are 0, which means that the factors of th
 each other. Max-product needs neither, because its messages are logarithms.
 
 The kernel is compiled for a single lane, which needs no loops over lanes, or for any number of
-lanes. Parts for damping and for tree-reweighted messages are compiled only if they are used.
+lanes. Parts for tree-reweighted messages are compiled only if they are used. Parts for damping are
+left out only where this makes messages without damping faster, because each combination of parts
+takes seconds to compile.
 """
 
 import math
@@ -306,7 +308,7 @@ def sweep(
                         continue
                 receive(maxima, graph, e, k, sent, work, general, n_lanes)
                 scale_message(maxima, k, new, high, low, n_lanes)
-                if damping is not None:
+                if damping is not None and damping > 0.0:
                     damp(
                         maxima, damping, factor, k, message, at, new, held, v, work.apart, n_lanes
                     )  # fmt: skip
@@ -451,7 +453,8 @@ def pass_lanes(
     start : (S, lanes or 0) beliefs that free variables send before the first sweep; if `start` is
         empty, they send the products of their weights and messages
     options : CategoricalOptions
-    damping : share of the old log-messages that is kept, or None without damping
+    damping : share of the old log-messages that is kept, or None if the parts for damping need not
+        be compiled
     single : True if the block has a single model, which needs no loops over lanes; otherwise None
     several : None if the block has a single model, otherwise True
     generic : True, or None if `receive_directly` can receive all messages: the factors are tables
