@@ -53,9 +53,13 @@ from skcrbm.utils.sklearn_private import Interval, StrOptions, fit_context
 # alpha on a few thousand images.
 _PLAIN_ALPHA = 0.003
 # If there are at most this number of images, each step reads all images; otherwise it reads a
-# mini-batch. The number is smaller than in `CRBMClassifier`, because training on all images makes
-# only `max_iter` steps, by default 20.
+# mini-batch. The number is smaller than in `CRBMClassifier`, because training on all images makes a
+# single step in each epoch.
 _FULL_BATCH_ROWS = 50
+# Number of epochs after which training ends when the loss has converged. More epochs lower the
+# training loss, but hardly the number of wrong pixels: on 8 x 8 digits with 100 to 5,600 images, 20
+# epochs and 100 epochs differ by at most 0.4 % of the pixels, in both directions.
+_ENOUGH_EPOCHS = 20
 # Advice in the warning about the scales of the columns of X.
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
 # If structure="auto" and the images of y have more pixels than this number (32 x 32), the model is
@@ -69,7 +73,7 @@ class ImageCRBM(RBMClassifier):
 
     Small images get a model with dense weights: a `CRBMClassifier` with an output for each pixel,
     in which pixels depend on each other through the hidden units. By default inference is belief
-    propagation, and training is averaged gradient descent for a fixed number of epochs. X and y are
+    propagation, and training is averaged gradient descent for at least 20 epochs. X and y are
     arrays of shape (n_samples, height, width), or 2-D arrays with the pixels of an image in each
     row. Predictions have the shape that y had in `fit`.
 
@@ -106,8 +110,9 @@ class ImageCRBM(RBMClassifier):
         `predict`, `predict_proba`, `predict_log_proba` and `score`. Its y may hold any classes,
         unless `structure` is "auto". If `partial_fit` or `warm_start` continues training, "auto"
         keeps the structure of the fitted model.
-    max_iter : int, default=20
-        Number of epochs. With tens of thousands of images fewer epochs are enough.
+    max_iter : int, default=100
+        Largest number of epochs. Training usually ends after some 20 epochs, see `early_stopping`.
+        With tens of thousands of images fewer epochs are enough.
     alpha : float or "auto", default="auto"
         L2 penalty on the weights of X, as in `CRBMClassifier`. "auto" scales the pixels of X
         internally and finds the penalty by cross-validation. A number applies to the coefficients
@@ -116,7 +121,9 @@ class ImageCRBM(RBMClassifier):
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping()``: hold out 15% of the images, stop after ten epochs
         without a better validation score, and fit again on all images for the best number of
-        epochs. False trains for `max_iter` epochs, or until the training loss no longer falls.
+        epochs. False trains for 20 epochs, and for further epochs until the last quarter of all
+        epochs has made less than 3 % of the progress of the training loss. More epochs would lower
+        the training loss, but hardly the number of wrong pixels.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
@@ -195,7 +202,7 @@ class ImageCRBM(RBMClassifier):
         inference: str | InferenceMethod = "auto",
         solver: str | Solver = "asgd",
         structure: str | GridCRF = "auto",
-        max_iter: int = 20,
+        max_iter: int = 100,
         alpha: float | str = "auto",
         early_stopping: bool | LossPlateau = False,
         warm_start: bool = False,
@@ -365,6 +372,8 @@ class ImageCRBM(RBMClassifier):
         fields = self._stochastic_fields(
             rows, design, solver, hold_out=False, full_batch_rows=_FULL_BATCH_ROWS
         )
+        if self.early_stopping is False:
+            fields["enough_epochs"] = _ENOUGH_EPOCHS
         return self._conditional_plan(
             rows,
             design,

@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 from skcrbm.inference.choice import convergence_advice
 from skcrbm.learning.data import Batch, Design, Epoch, History, Source
 from skcrbm.learning.lbfgs import descend, relative_tolerance
-from skcrbm.learning.loop import INTERRUPTED, EpochLoop, ignore, require_bounded
+from skcrbm.learning.loop import INTERRUPTED, EpochLoop, has_converged, ignore, require_bounded
 from skcrbm.learning.objectives import Objective
 from skcrbm.learning.optimizers import AdamSteps, Optimizer
 from skcrbm.learning.penalties import Penalty
@@ -55,11 +55,6 @@ class Progress(NamedTuple):
     state: Any = None  # state of the objective
     n_indices: int = 0  # number of training rows, if `state` has an entry per row
 
-
-# A stochastic solver has not converged if the last quarter of its epochs has made more than this
-# share of its progress.
-_LATE_PROGRESS = 0.03
-_FEW_EPOCHS = 5
 
 #: Progress of a model that was not trained yet.
 NO_PROGRESS = Progress()
@@ -94,6 +89,9 @@ class Plan:
     attributes: Callable[[Any, int], dict[str, Any]] = _no_attributes
     # Only stochastic solvers use the following fields:
     stopping: LossPlateau = field(default_factory=LossPlateau)
+    # Number of epochs after which training ends as soon as the loss has converged, see
+    # `has_converged`; None to train until the stopping rule sees no improvement.
+    enough_epochs: int | None = None
     batch_size: int = 1
     average: bool = False  # True: keep the average of the iterates instead of the last iterate
     # Relative learning rate of each parameter array: a named tuple of floats like `model.params`.
@@ -229,30 +227,17 @@ def _warn_of_max_iter(plan: Plan, fitted: Fitted) -> None:
         text = "iterations of L-BFGS, before the objective had converged"
     elif fitted.validation_scores is not None:
         text = "epochs, while the validation score was still rising"
-        if _late_progress(-np.array(fitted.validation_scores)) < _LATE_PROGRESS:
+        if has_converged([-score for score in fitted.validation_scores]):
             return
     else:
         text = "epochs, while the training loss was still falling"
-        losses = np.array([epoch.loss for epoch in fitted.epochs])
-        if not plan.objective.is_loss or _late_progress(losses) < _LATE_PROGRESS:
+        if not plan.objective.is_loss or has_converged([e.loss for e in fitted.epochs]):
             return
     warn_user(
         f"Training ended after max_iter={plan.max_iter} {text}. The model may be far from the best "
         "one: raise max_iter",
         ConvergenceWarning,
     )
-
-
-def _late_progress(losses: np.ndarray) -> float:
-    """Return the share of the progress of a curve that its last quarter has made.
-
-    The share is 1 for a few epochs, whose noise hides the progress.
-    """
-    if len(losses) < _FEW_EPOCHS:
-        return 1.0
-    whole = losses.max() - losses.min()
-    late = losses[-1 - max(1, len(losses) // 4)] - losses[-1]
-    return float(late / whole) if whole > 0 else 0.0
 
 
 def warn_of_convergence(share: float, method, consequence: str, *remedies: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,12 +28,30 @@ _UNBOUNDED = 1e10
 _ORDINARY = 1e6
 _BLOCK = 4096  # number of rows whose largest values are computed together
 
+# A stochastic solver has not converged if the last quarter of its epochs has made more than this
+# share of its progress.
+_LATE_PROGRESS = 0.03
+_FEW_EPOCHS = 5
+
 INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 
 def ignore(_: Any) -> bool:
     """Do nothing at the beginning or end of an epoch, and let the training continue."""
     return False
+
+
+def has_converged(losses: Sequence[float]) -> bool:
+    """Return True if the last quarter of the epochs has made little of all progress.
+
+    `losses` are the losses of all epochs. The result is False for a few epochs, whose noise hides
+    the progress.
+    """
+    if len(losses) < _FEW_EPOCHS:
+        return False
+    whole = max(losses) - min(losses)
+    late = losses[-1 - max(1, len(losses) // 4)] - losses[-1]
+    return whole <= 0 or late / whole < _LATE_PROGRESS
 
 
 class EpochLoop:
@@ -69,7 +87,8 @@ class EpochLoop:
         """Train on the rows of `source`; the parameters to keep are in ``history.best``.
 
         Training ends after `max_iter` epochs, when `end_epoch` returns True, or if `patience` is
-        True when the stopping rule of the plan sees no improvement. The improvement is measured by
+        True when the stopping rule of the plan sees no improvement, or the loss has converged after
+        the `enough_epochs` of the plan. The improvement is measured by
         the score ``validate(model, epoch number)``, or by the loss if `validate` is None. With
         `validate` the epoch with the best score is kept, else the last epoch.
 
@@ -101,6 +120,11 @@ class EpochLoop:
                 line.step(number, epoch.summary, epoch.seconds)
                 if self.end_epoch(epoch):
                     history.reason = "callback"
+                    break
+                losses = [epoch.loss for epoch in history.epochs]
+                enough = plan.enough_epochs if patience else None
+                if enough is not None and len(losses) >= enough and has_converged(losses):
+                    history.reason = "no_change"
                     break
                 if n_iter_no_change is not None and stale >= n_iter_no_change:
                     history.reason = "no_change"

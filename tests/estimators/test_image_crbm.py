@@ -9,12 +9,14 @@ from reference.early_end import EARLY_END
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 
 import skcrbm.model_selection
 from skcrbm import CRBMClassifier, GridCRF, ImageCRBM
 from skcrbm.datasets import flip_pixels, occlude_patch
-from skcrbm.learning import AveragedSGD
+from skcrbm.learning import AveragedSGD, LossPlateau
+from skcrbm.learning.loop import has_converged
 from skcrbm.metrics import masked_score, masked_scorer
 
 SMALL = {"n_hidden": 3, "alpha": 0.01, "max_iter": 2, "random_state": 0}
@@ -216,11 +218,30 @@ def test_the_defaults_are_the_recipe():
     options = {"n_hidden": 12, "random_state": 0}
     X = occlude_patch(CLEAN, random_state=0)
     images = ImageCRBM(**options).fit(X, CLEAN)
-    recipe = {"solver": AveragedSGD(batch_size=20), "max_iter": 20, "early_stopping": False}
+    recipe = {"solver": AveragedSGD(batch_size=20), "max_iter": images.n_iter_}
+    recipe["early_stopping"] = False
     crbm = CRBMClassifier(**recipe, alpha_hidden=1 / len(X), **options).fit(flat(X), flat(CLEAN))
     np.testing.assert_array_equal(images.weights_, crbm.weights_)
     assert images.inference_ == "sum_product"
     assert images.score(X, CLEAN) > np.mean(X == CLEAN)
+
+
+def test_training_ends_when_the_loss_has_converged():
+    """The criterion is the one of the warning, so that the default gives no warning."""
+    noisy = flip_pixels(CLEAN, 0.1, random_state=0)
+    model = ImageCRBM(n_hidden=4, alpha=0.01, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.fit(noisy, CLEAN)
+    assert 20 <= model.n_iter_ < model.max_iter
+    assert has_converged(model.loss_curve_)
+    for n_epochs in range(20, model.n_iter_):
+        assert not has_converged(model.loss_curve_[:n_epochs])
+    shorter = clone(model).set_params(max_iter=5)
+    with pytest.warns(ConvergenceWarning, match="max_iter=5 epochs, while the training loss"):
+        shorter.fit(noisy, CLEAN)
+    rule = clone(model).set_params(max_iter=25, early_stopping=LossPlateau(25))
+    assert rule.fit(noisy, CLEAN).n_iter_ == 25
 
 
 # --------------------------------------------------------- large images get the local model
