@@ -1,12 +1,10 @@
 """LabelConfusionDisplay: plot the labels that are predicted in place of missed labels."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.inspection._label_sets import SharesDisplay
 from skcrbm.targets.indicator import indicator_by_name, indicator_with_nan
 from skcrbm.targets.names import label_names_of
-from skcrbm.targets.wrapped import final_model
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 from skcrbm.utils.validation import check_order
 
@@ -75,10 +73,9 @@ class LabelConfusionDisplay(SharesDisplay):
         display : LabelConfusionDisplay
             Display with the matrix drawn.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
-        check_is_fitted(estimator)
+        model = cls._fitted_model(estimator)[0]
         check_order(X=X, y=y)
-        names = getattr(final_model(estimator)[0], "label_names_", None)
+        names = getattr(model, "label_names_", None)
         if names is not None:
             y = indicator_by_name(y, names, len(names))
             label_names = names if label_names is None else label_names

@@ -1,13 +1,12 @@
 """ConvergenceDisplay: plot how inference converged, during training or in a call of `infer`."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.targets.wrapped import final_model
+from skcrbm.inspection._display import Display
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 
-class ConvergenceDisplay:
+class ConvergenceDisplay(Display):
     """Plot of the convergence of inference.
 
     Create it with `from_estimator`, which draws the share of rows for which inference converged in
@@ -69,9 +68,7 @@ class ConvergenceDisplay:
         display : ConvergenceDisplay
             Display with the curves drawn.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
-        check_is_fitted(estimator)
-        estimator = final_model(estimator)[0]
+        estimator = cls._fitted_model(estimator)[0]
         curve = getattr(estimator, "convergence_curve_", None)
         if curve is None:
             raise ValueError(
@@ -127,11 +124,7 @@ class ConvergenceDisplay:
         self : object
             This object.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots()
+        ax = self._set_axes(ax)
         curves = np.atleast_2d(self.values)
         x = np.arange(1, curves.shape[1] + 1)
         many = {"color": "C0", "alpha": max(0.1, 1 / np.sqrt(len(curves)))}
@@ -141,5 +134,4 @@ class ConvergenceDisplay:
             ax.set_yscale("log")
         else:
             ax.set_ylim(-0.02, 1.05)
-        self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skcrbm.inspection._display import Display
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 
 # Largest number of variables. Drawings of larger graphs are not readable.
@@ -15,7 +16,7 @@ _MOST_VARIABLES = 300
 _LAYOUT_STEPS = 300
 
 
-class GraphDisplay:
+class GraphDisplay(Display):
     """Drawing of the variables of a graphical model and of their edges.
 
     Create it with `from_energy`. Two variables are joined if they occur in the same factor. The
@@ -162,7 +163,6 @@ class GraphDisplay:
         """
         check_matplotlib_support(f"{type(self).__name__}.plot")
         import matplotlib as mpl
-        import matplotlib.pyplot as plt
         from matplotlib.patches import Circle, Wedge
 
         edges = np.asarray(self.edges, np.int64).reshape(-1, 2)
@@ -172,8 +172,7 @@ class GraphDisplay:
         if len(names) != n:
             raise ValueError(f"labels must have {n} entries, got {len(names)}")
         places = self._places(edges, n)
-        if ax is None:
-            _, ax = plt.subplots(figsize=(5.5, 5.0), layout="constrained")
+        ax = self._set_axes(ax, figsize=(5.5, 5.0), layout="constrained")
         ax.plot(places[edges, 0].T, places[edges, 1].T, color="0.6", lw=1.0, zorder=1)
         colours = mpl.colormaps.get_cmap(cmap)
         binary = marginals is not None and marginals.ndim == 1
@@ -198,7 +197,7 @@ class GraphDisplay:
         if binary and colorbar:
             scale = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, 1), colours)
             ax.figure.colorbar(scale, ax=ax, shrink=0.7).set_label("probability of state 1")
-        self.positions_, self.ax_, self.figure_ = places, ax, ax.figure
+        self.positions_ = places
         return self
 
     def _count(self, edges, marginals):

@@ -4,13 +4,11 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.targets.wrapped import final_model
-from skcrbm.utils.sklearn_private import check_matplotlib_support
+from skcrbm.inspection._display import Display
 
 
-class LabelDependencyDisplay:
+class LabelDependencyDisplay(Display):
     """Plot of the pairwise dependence of labels, as a coloured matrix.
 
     Create it with `from_estimator`. Positive weights (labels that occur together) and negative
@@ -95,9 +93,7 @@ class LabelDependencyDisplay:
         ValueError
             If the model has no dependence between labels, or `label_names` has the wrong length.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
-        check_is_fitted(estimator)
-        estimator, X = final_model(estimator, X)
+        estimator, X = cls._fitted_model(estimator, X)
         if hasattr(estimator, "pairwise_coef_"):
             dependency = np.asarray(estimator.pairwise_coef_)
         elif hasattr(estimator, "hidden_coef_"):
@@ -136,9 +132,6 @@ class LabelDependencyDisplay:
         self : object
             This object.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
         weights = np.asarray(self.dependency, dtype=np.float64)
         n_labels = len(weights)
         names = [str(i) for i in range(n_labels)] if self.label_names is None else self.label_names
@@ -148,9 +141,8 @@ class LabelDependencyDisplay:
             raise ValueError(f"order must be 'auto' or None, got {order!r}")
         self.order_ = np.arange(n_labels) if order is None else _cluster_order(weights)
         drawn = np.ma.masked_array(weights[np.ix_(self.order_, self.order_)], np.eye(n_labels))
-        if ax is None:
-            side = min(16.0, max(3.6, 0.24 * n_labels))
-            _, ax = plt.subplots(figsize=(side + 1.6, side + 0.6), layout="compressed")
+        side = min(16.0, max(3.6, 0.24 * n_labels))
+        ax = self._set_axes(ax, figsize=(side + 1.6, side + 0.6), layout="compressed")
         bound = float(np.abs(drawn.filled(0)).max(initial=0)) or 1.0
         limits = {"vmin": -bound, "vmax": bound}
         self.image_ = ax.imshow(drawn, **{"cmap": cmap, **limits, **image_kw})
@@ -168,7 +160,6 @@ class LabelDependencyDisplay:
             # With this fraction of the width, the colour bar is as high as the square matrix.
             self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, fraction=0.046, pad=0.04)
             self.colorbar_.set_label("pairwise weight")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
 

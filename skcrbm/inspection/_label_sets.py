@@ -1,16 +1,16 @@
 """Plot labels that occur together (CooccurrenceDisplay) and label sets (LabelSetsDisplay)."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.inspection._display import Display
 from skcrbm.targets.indicator import indicator_with_nan
 from skcrbm.targets.names import label_names_of
-from skcrbm.targets.wrapped import call_given, final_model
+from skcrbm.targets.wrapped import call_given
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 from skcrbm.utils.validation import check_count
 
 
-class SharesDisplay:
+class SharesDisplay(Display):
     """Base class of plots of a matrix of shares, with a row and a column for each label."""
 
     _label = ""  # text beside the colour bar
@@ -37,12 +37,22 @@ class SharesDisplay:
         self : object
             This object.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        self.image_ = draw_shares(
-            self.share, self.label_names, ax, self._label, {"cmap": cmap, **image_kw}
-        )
-        self.ax_, self.figure_ = self.image_.axes, self.image_.figure
-        self.ax_.set(**self._axes)
+        share = np.asarray(self.share, dtype=np.float64)
+        names = _names(self.label_names, len(share))
+        side = min(16.0, max(3.6, 0.3 * len(share)))
+        ax = self._set_axes(ax, figsize=(side + 1.6, side + 0.6), layout="compressed")
+        image = ax.imshow(share, **{"vmin": 0, "vmax": 1, "cmap": cmap, **image_kw})
+        ax.set_yticks(range(len(share)), names)
+        ax.set_xticks(range(len(share)), names, rotation=45, ha="right", rotation_mode="anchor")
+        ax.tick_params(length=0)
+        if len(share) <= 10:
+            for (i, k), value in np.ndenumerate(share):
+                if not np.isnan(value):
+                    colour = "white" if value > 0.6 else "black"
+                    ax.text(k, i, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
+        ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, label=self._label)
+        ax.set(**self._axes)
+        self.image_ = image
         return self
 
 
@@ -114,7 +124,7 @@ class CooccurrenceDisplay(SharesDisplay):
         return cls(share, label_names=names).plot(ax=ax, **image_kw)
 
 
-class LabelSetsDisplay:
+class LabelSetsDisplay(Display):
     """Bar chart of the most probable label sets of a row.
 
     Create it with `from_estimator`. The bars are probabilities of whole label sets. They show, for
@@ -187,9 +197,7 @@ class LabelSetsDisplay:
         ValueError
             If the model has no `predict_topk`, or `row` is not a row of X.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
-        check_is_fitted(estimator)
-        model = final_model(estimator)[0]
+        model = cls._fitted_model(estimator)[0]
         if not hasattr(model, "predict_topk"):
             raise ValueError(
                 f"{type(model).__name__} has no predict_topk; joint models such as CRBMClassifier "
@@ -226,41 +234,15 @@ class LabelSetsDisplay:
         self : object
             This object.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
         texts = self.set_names()
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6.4, 0.8 + 0.4 * len(texts)), layout="constrained")
+        size = 6.4, 0.8 + 0.4 * len(texts)
+        ax = self._set_axes(ax, figsize=size, layout="constrained")
         self.bars_ = ax.barh(range(len(texts)), self.probability, **bar_kw)
         ax.bar_label(self.bars_, fmt="%.2f", padding=3)
         ax.set_yticks(range(len(texts)), texts)
         ax.invert_yaxis()
         ax.set(xlabel="probability of the label set", xlim=(0, 1))
-        self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def draw_shares(share, label_names, ax, text, image_kw):
-    """Draw a matrix (L, L) of shares from 0 to 1 with a colour bar; return the image."""
-    import matplotlib.pyplot as plt
-
-    share = np.asarray(share, dtype=np.float64)
-    names = _names(label_names, len(share))
-    if ax is None:
-        side = min(16.0, max(3.6, 0.3 * len(share)))
-        _, ax = plt.subplots(figsize=(side + 1.6, side + 0.6), layout="compressed")
-    image = ax.imshow(share, **{"vmin": 0, "vmax": 1, **image_kw})
-    ax.set_yticks(range(len(share)), names)
-    ax.set_xticks(range(len(share)), names, rotation=45, ha="right", rotation_mode="anchor")
-    ax.tick_params(length=0)
-    if len(share) <= 10:
-        for (i, k), value in np.ndenumerate(share):
-            if not np.isnan(value):
-                colour = "white" if value > 0.6 else "black"
-                ax.text(k, i, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
-    ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, label=text)
-    return image
 
 
 def _names(label_names, n_labels):

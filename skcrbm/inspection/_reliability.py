@@ -1,17 +1,17 @@
 """ReliabilityDisplay: plot the share of true labels against predicted probabilities."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.inspection._display import Display
 from skcrbm.targets.indicator import indicator_by_name, indicator_with_nan
 from skcrbm.targets.names import is_frame, label_names_of
 from skcrbm.targets.proba import label_marginals
-from skcrbm.targets.wrapped import call_given, final_model
+from skcrbm.targets.wrapped import call_given
 from skcrbm.utils.sklearn_private import check_matplotlib_support
 from skcrbm.utils.validation import check_count, check_order
 
 
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     """Reliability diagram: the share of true labels for each predicted probability.
 
     Create it with `from_estimator` or `from_predictions`. If probabilities are reliable, the curve
@@ -102,11 +102,10 @@ class ReliabilityDisplay:
         ValueError
             If an argument is invalid, or the model has no probabilities of label sets.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
-        check_is_fitted(estimator)
+        model = cls._fitted_model(estimator)[0]
         check_order(X=X, y=y)
         names = label_names_of(y)
-        own = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
+        own = getattr(getattr(model, "_targets", None), "names", None)
         if own is not None and is_frame(y):
             y, names = indicator_by_name(y, own, len(own)), own
         if isinstance(labels, str) and labels == "sets":
@@ -211,11 +210,7 @@ class ReliabilityDisplay:
         self : object
             This object.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots(figsize=(4.6, 4.4), layout="constrained")
+        ax = self._set_axes(ax, figsize=(4.6, 4.4), layout="constrained")
         ax.plot([0, 1], [0, 1], color="0.6", linestyle=":", zorder=0)
         self.lines_ = []
         for probability, share, name in zip(self.probability, self.share, self.names, strict=True):
@@ -229,7 +224,6 @@ class ReliabilityDisplay:
         ax.set_aspect("equal")
         if len(self.names) <= 12:
             ax.legend(fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
 

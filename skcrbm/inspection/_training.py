@@ -1,13 +1,11 @@
 """TrainingCurveDisplay: plot the loss and the validation score of each epoch of a fit."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.targets.wrapped import final_model
-from skcrbm.utils.sklearn_private import check_matplotlib_support
+from skcrbm.inspection._display import Display
 
 
-class TrainingCurveDisplay:
+class TrainingCurveDisplay(Display):
     """Plot of the loss and the validation score of each epoch of a fit.
 
     Create it with `from_estimator`. If the loss still falls at the end, more epochs may help. If
@@ -71,9 +69,7 @@ class TrainingCurveDisplay:
         ValueError
             If the estimator has no `loss_curve_`.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
-        check_is_fitted(estimator)
-        estimator = final_model(estimator)[0]
+        estimator = cls._fitted_model(estimator)[0]
         loss = getattr(estimator, "loss_curve_", None)
         if loss is None:
             raise ValueError(
@@ -99,11 +95,7 @@ class TrainingCurveDisplay:
         self : object
             This object.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots()
+        ax = self._set_axes(ax)
         epochs = np.arange(1, len(self.loss) + 1)
         self.lines_ = ax.plot(epochs, self.loss, **{"color": "C0", "label": "loss", **line_kw})
         ax.set(xlabel="epoch", ylabel="training loss")
@@ -115,5 +107,4 @@ class TrainingCurveDisplay:
             self.lines_ += self.score_ax_.plot(numbers, scores, color="C1", label="validation")
             self.score_ax_.set_ylabel("validation score")
             ax.legend(handles=self.lines_)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
