@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from skcrbm.utils.labels import has_labels
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import as_real
+from skcrbm.utils.validation import as_real, check_count
 
 
 def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:
@@ -321,9 +320,7 @@ def count_variables(
             named = max(named, part.inputs.max(initial=-1), part.outputs.max(initial=-1))
     width, source = named + 1, "the factors"
     if n_variables is not None:
-        if not isinstance(n_variables, Integral) or isinstance(n_variables, bool):
-            raise ValueError(f"n_variables must be an int, got {n_variables!r}")
-        width, source = int(n_variables), "n_variables"
+        width, source = check_count("n_variables", n_variables, 0), "n_variables"
     elif np.ndim(n_states) == 1:
         width, source = len(n_states), "n_states"
     elif field is not None and np.ndim(field) in ((2, 3) if by_state else (1, 2)):
@@ -345,6 +342,9 @@ def group_tables(
     A ValueError is raised if the numbers of scopes and tables differ, a scope has a variable twice,
     or a table does not fit its scope.
     """
+    for name, value in (("scopes", scopes), ("log_potentials", log_potentials)):
+        if not (hasattr(value, "__len__") and hasattr(value, "__iter__")):
+            raise ValueError(f"{name} must be a sequence of arrays, got {type(value).__name__}")
     checked = [as_variables(s, f"scopes[{i}]", "(m,)") for i, s in enumerate(scopes)]
     if len(checked) != len(log_potentials):
         raise ValueError(

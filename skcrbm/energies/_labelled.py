@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skcrbm.utils.validation import as_float_array
+
 
 class LabelledModel(NamedTuple):
     """Arrays of a model whose variables have labels; the model has a score to be maximised."""
@@ -27,7 +29,11 @@ def model_of_energy(h: Any, J: Any, offset: float) -> LabelledModel:
     """Return the model for fields h and couplings J; see `SparseIsingEnergy.from_ising`."""
     if not hasattr(J, "items"):
         raise ValueError(f"J must be a mapping from pairs of labels to numbers, got {type(J)}")
-    fields = list(h.items() if hasattr(h, "items") else enumerate(np.asarray(h).tolist()))
+    if hasattr(h, "items"):
+        fields = list(h.items())
+    else:
+        fields = list(enumerate(as_float_array(h, "h", "(L,)").tolist()))
+    (offset,) = _numbers("offset", [offset])
     linear = dict(fields)
     if len(linear) < len(fields):
         labels = [label for label, _ in fields]
@@ -57,6 +63,8 @@ def model_of_bqm(bqm: Any) -> LabelledModel:
 
 def model_of_graph(graph: Any, weight: str, field: str) -> LabelledModel:
     """Return the model for a networkx graph; see `SparseIsingEnergy.from_networkx`."""
+    if not hasattr(graph, "is_directed"):
+        raise ValueError(f"graph must be a networkx.Graph, got {type(graph).__name__}")
     if graph.is_directed() or graph.is_multigraph():
         raise ValueError(
             "graph must be undirected, with at most one edge for each pair; convert it with "
@@ -99,7 +107,10 @@ def _pair_of_labels(pair):
 
 def _numbers(name, values):
     try:
-        numbers = np.array(list(values), np.float64)
+        given = np.array(list(values))
+        if given.dtype.kind not in "biufO" or given.ndim != 1:
+            raise TypeError(f"values of type {given.dtype}")
+        numbers = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers: {error}") from error
     if not np.isfinite(numbers).all():

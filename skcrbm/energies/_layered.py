@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.special import expit
 
-from skcrbm.energies.base import BaseEnergy, Block
+from skcrbm.energies.base import BaseEnergy, Block, checked_beta
 from skcrbm.energies.layered_structure import LayeredStructure
 from skcrbm.energies.states import unchecked
 from skcrbm.utils.categorical import one_against_rest
@@ -101,7 +101,7 @@ class LayeredEnergy(BaseEnergy):
 
     def scaled(self, beta: float) -> LayeredEnergy:
         """Return the energy with all pairwise scores multiplied by `beta`."""
-        weights = [w * self.dtype.type(beta) for w in self.weights]
+        weights = [w * self.dtype.type(checked_beta(beta)) for w in self.weights]
         other = LayeredEnergy(self.structure, weights, self.field, self.unaries)
         other.evidence, other.labels = self.evidence, self.labels
         return other

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -305,9 +305,7 @@ class BaseEnergy(Versioned, ABC):
         [[0.599 0.546]]
         [[0.881 0.876]]
         """
-        if not (isinstance(beta, Real) and 0 <= beta < np.inf):
-            raise ValueError(f"beta must be a finite number of at least 0, got {beta!r}")
-        value = np.float64(beta)
+        value = np.float64(checked_beta(beta))
         scaled = self.scaled(float(value))
         fields = (f * self.dtype.type(value) for f in self.fields)
         constants = {name: getattr(self, name) for name in self._constants}
@@ -317,11 +315,29 @@ class BaseEnergy(Versioned, ABC):
         )
 
     def rows(self, index: Any) -> Self:
-        """Return an energy that holds only the models in the given rows."""
+        """Return an energy that holds only the models in the given rows.
+
+        Parameters
+        ----------
+        index : slice, int, array-like of int, or mask of bool (N,)
+            The rows.
+
+        Raises
+        ------
+        ValueError
+            If `index` is of another kind, or a row does not exist.
+        """
+        index = index if isinstance(index, slice) else _checked_rows(index, self.n_models)
         other = self._with_fields(*(f[index] for f in self.fields))
         if self.evidence is not None:
             other.evidence = self.evidence[index]
         return other
+
+    def _checked_row(self, row, name="row"):
+        """Return the index of a model as int, or raise a ValueError if it does not exist."""
+        if not isinstance(row, Integral) or not -self.n_models <= int(row) < self.n_models:
+            raise ValueError(f"{name} must be the index of one of {self.n_models} models: {row!r}")
+        return int(row)
 
     def condition(self, evidence: ArrayLike) -> Self:
         """Return the energy with some variables clamped.
@@ -682,6 +698,31 @@ class BaseEnergy(Versioned, ABC):
         other = object.__new__(type(self))
         vars(other).update(vars(self), **attributes)
         return other
+
+
+def checked_beta(beta: Any) -> float:
+    """Return an inverse temperature, or raise a ValueError if it is negative or not finite."""
+    if not (isinstance(beta, Real) and 0 <= beta < np.inf):
+        raise ValueError(f"beta must be a finite number of at least 0, got {beta!r}")
+    return float(beta)
+
+
+def _checked_rows(index, n_models):
+    """Return the indices of rows as an array of int, or a mask of rows as it is."""
+    try:
+        rows = np.atleast_1d(np.asarray(index))
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"index must be a slice, indices or a mask of rows: {error}") from error
+    if rows.dtype == bool and rows.shape == (n_models,):
+        return rows
+    rows = rows.astype(np.int64) if rows.size == 0 else rows
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"index must be a slice, indices of rows, or a mask of {n_models} rows; got {index!r}"
+        )
+    if rows.size and not -n_models <= rows.min() <= rows.max() < n_models:
+        raise ValueError(f"index must hold rows from 0 to {n_models - 1}, got {index!r}")
+    return rows
 
 
 check_methods_that_take_states(BaseEnergy)

@@ -37,7 +37,7 @@ from skcrbm.energies._factors import (
     has_axis_of_states,
     logic_table,
 )
-from skcrbm.energies.base import BaseEnergy, Block
+from skcrbm.energies.base import BaseEnergy, Block, checked_beta
 from skcrbm.energies.graph_conditionals import binary_log_odds, state_log_weights
 from skcrbm.energies.states import (
     checked_means,
@@ -166,6 +166,11 @@ class FactorGraphEnergy(BaseEnergy):
             field, self.labels = table_by_row(field, "field", labels)
         else:
             field, self.labels = with_new_labels(field, "field", labels)
+        field = None if field is None else as_real(field, "field", "(n,) or (N, n), or with states")
+        try:
+            np.ndim(n_states)
+        except ValueError as error:  # rows of different lengths
+            raise ValueError(f"n_states must be an int for each variable: {error}") from error
         by_state = has_axis_of_states(parts, field, n_states)
         width = count_variables(parts, field, n_variables, n_states, by_state)
         self.graph = FactorGraph(parts, count_states(parts, width, n_states, field))
@@ -481,11 +486,6 @@ class FactorGraphEnergy(BaseEnergy):
         """
         return read_uai_solution(source, self.n_states)
 
-    def _checked_row(self, row):
-        if not isinstance(row, Integral) or not -self.n_models <= int(row) < self.n_models:
-            raise ValueError(f"row must be the index of one of {self.n_models} models: {row!r}")
-        return int(row)
-
     def to_fg(self, row: int = 0) -> str:
         """Return a model as text in the .fg format of libDAI.
 
@@ -636,7 +636,7 @@ class FactorGraphEnergy(BaseEnergy):
         ValueError
             If the last axis does not have length n_entries.
         """
-        flat = np.asarray(flat)
+        flat = as_real(flat, "flat", f"(..., {self.n_entries})")
         if flat.ndim == 0 or flat.shape[-1] != self.n_entries:
             raise ValueError(f"flat must have shape (..., {self.n_entries}), got {flat.shape}")
         return tuple(
@@ -820,7 +820,9 @@ class FactorGraphEnergy(BaseEnergy):
         Fields, log-potentials of -inf, and OR and AND factors do not change.
         """
         flat = self.log_potentials
-        scaled = np.multiply(flat, self.dtype.type(beta), out=flat.copy(), where=flat > -np.inf)
+        scaled = np.multiply(
+            flat, self.dtype.type(checked_beta(beta)), out=flat.copy(), where=flat > -np.inf
+        )
         return self.with_log_potentials(scaled)
 
     @property

@@ -26,12 +26,13 @@ from skcrbm.energies._labelled import (
     model_of_graph,
 )
 from skcrbm.energies._sparse_graph import ColourLanes, Neighbours, SparseGraph
-from skcrbm.energies.base import QUERIES, BaseEnergy, Block
+from skcrbm.energies.base import QUERIES, BaseEnergy, Block, checked_beta
 from skcrbm.energies.states import infinite_where_held, unchecked
 from skcrbm.utils.labels import by_label, has_labels, matrix_with_labels, with_new_labels
 from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED, MAX_MATRIX_ENTRIES
 from skcrbm.utils.validation import (
     as_float_array,
+    as_real,
     as_row_fields,
     check_index,
     kernel_array,
@@ -241,20 +242,22 @@ class IsingEnergy(PairwiseEnergy):
         field, labels = with_new_labels(field, "field")
         check_index(edges, weights, "weights", "edges")
         listed = has_labels(edges)
-        edges = np.empty((0, 2), np.int64) if np.size(edges) == 0 else edges
-        pairs = as_variables(edges, "edges", "(E, 2)")
+        empty = np.empty((0, 2), np.int64)
+        pairs = as_variables(empty if _is_empty(edges) else edges, "edges", "(E, 2)")
         if pairs.shape[1] != 2:
             raise ValueError(f"edges must have shape (E, 2), got {pairs.shape}")
         if has_labels(weights) and not listed:
             weights = by_label(weights, "weights", len(pairs), tuple(map(tuple, pairs.tolist())))
-        if np.ndim(weights) == 0:
+        weights = as_real(weights, "weights", "(E,) or ()")
+        if weights.ndim == 0:
             weights = np.full(len(pairs), weights)
         weights = as_float_array(weights, "weights", "(E,)")
         if weights.shape != (len(pairs),):
             raise ValueError(f"weights must have shape ({len(pairs)},), got {weights.shape}")
-        if np.ndim(field) not in (1, 2):
-            raise ValueError(f"field must have shape (L,) or (N, L), got {np.shape(field)}")
-        width = np.shape(field)[-1]
+        field = as_real(field, "field", "(L,) or (N, L)")
+        if field.ndim not in (1, 2):
+            raise ValueError(f"field must have shape (L,) or (N, L), got {field.shape}")
+        width = field.shape[-1]
         if pairs.max(initial=-1) >= width:
             raise ValueError(
                 f"edges hold variable {pairs.max()}, but field has only the variables 0 to "
@@ -438,7 +441,8 @@ class IsingEnergy(PairwiseEnergy):
         ({0: -0.5, 1: 1.0}, {(0, 1): -2.0}, 0.0)
         """
         labels = range(self.n_variables) if self.labels is None else self.labels
-        h, J = energy_of_model(labels, self.edges, self.edge_coupling, self.field[model])
+        field = self.field[self._checked_row(model, "model")]
+        h, J = energy_of_model(labels, self.edges, self.edge_coupling, field)
         return h, J, self.offset
 
     # ------------------------------------------------------------ couplings
@@ -624,7 +628,7 @@ class IsingEnergy(PairwiseEnergy):
     def scaled(self, beta: float) -> Self:
         """Return the energy with the couplings multiplied by `beta`."""
         return self._copy_with(
-            _pairs=self._pairs.with_values(self._pairs.values * self.dtype.type(beta))
+            _pairs=self._pairs.with_values(self._pairs.values * self.dtype.type(checked_beta(beta)))
         )
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
@@ -729,6 +733,11 @@ class IsingEnergy(PairwiseEnergy):
         """Return the mean score over a distribution of states, computed from its moments."""
         linear = self.field[0].astype(np.float64) @ (2 * means.astype(np.float64) - 1)
         return float(linear + self._pairs.expected_score(means, statistics[0]))
+
+
+def _is_empty(edges):
+    """Return True for a list of no edges, of any shape."""
+    return hasattr(edges, "__len__") and len(edges) == 0
 
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from scipy.special import expit
 
-from skcrbm.energies.base import Block
+from skcrbm.energies.base import Block, checked_beta
 from skcrbm.energies.pairs import PairwiseEnergy
 from skcrbm.energies.states import infinite_where_held
 from skcrbm.utils.labels import Labels, matrix_with_labels, with_new_labels
@@ -188,7 +188,7 @@ class RBMEnergy(PairwiseEnergy):
 
     def scaled(self, beta: float) -> Self:
         """Return the energy with the weights multiplied by `beta`."""
-        return self._copy_with(weights=self.weights * self.dtype.type(beta))
+        return self._copy_with(weights=self.weights * self.dtype.type(checked_beta(beta)))
 
     # -------------------------------------------------------------- evidence
 

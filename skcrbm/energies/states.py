@@ -120,7 +120,10 @@ def unmasked(array, name):
     """Return an array-like as an array; raise a ValueError if it has masked entries."""
     if np.ma.is_masked(array):
         raise ValueError(f"{name} must not have masked entries, because their values are hidden")
-    return np.asarray(array)
+    try:
+        return np.asarray(array)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} must be an array of states: {error}") from error
 
 
 def _refuse(array, name, values, is_wrong):

@@ -390,7 +390,7 @@ def write_uai_solution(task: str, value: Any, n_states: ArrayLike | None = None)
     MAR
     2 2 0.3 0.7 1 1.0
     """
-    if task not in TASKS:
+    if not isinstance(task, str) or task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}; got {task!r}")
     if task == "MMAP":
         return f"MMAP\n{_samples_text(value, 'value')}"

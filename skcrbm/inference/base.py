@@ -409,7 +409,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
                 )
         method = type(self)(**{**current, **options})
         method.check_options()
-        return method
+        return _with_python_numbers(method)
 
     def with_defaults(self, **defaults) -> InferenceMethod:
         """Return a copy in which each option that is None is set to the given default."""
@@ -518,7 +518,17 @@ def resolve_method(
             f"such as {example_of(names)}; got {method!r}"
         )
     resolved.check_options()
-    return resolved
+    return _with_python_numbers(resolved)
+
+
+def _with_python_numbers(method):
+    """Return a method whose options are numbers of Python where they are numbers of NumPy.
+
+    Sums and products of small types of NumPy, such as int8, overflow.
+    """
+    options = vars(method)
+    numbers = {k: v.item() for k, v in options.items() if isinstance(v, np.number)}
+    return type(method)(**{**options, **numbers}) if numbers else method
 
 
 def example_of(names: Sequence[str]) -> str:

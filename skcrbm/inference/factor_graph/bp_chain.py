@@ -105,7 +105,10 @@ def _check_order(order, n_visible, key):
         if order == "index":
             return np.arange(n_visible)
         return np.argsort(uniforms(key, [_ORDER], 0, n_visible)[0], kind="stable")
-    given = np.asarray(order)
+    try:
+        given = np.asarray(order)
+    except ValueError:  # rows of different lengths
+        given = np.zeros(0)
     whole = given.shape == (n_visible,) and given.dtype.kind in "iu"
     if not whole or not np.array_equal(np.sort(given), np.arange(n_visible)):
         raise ValueError(
