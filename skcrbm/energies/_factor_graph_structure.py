@@ -202,7 +202,8 @@ class FactorGraph(Versioned):
         if len(self.ors.outputs) + len(self.ands.outputs):
             return message_tables(self)
         none = np.empty(0)
-        return MessageTables(self.scopes, self.shapes, none, self.merging, self.n_variables)
+        n, order = self.n_variables, np.arange(self.n_variables)
+        return MessageTables(self.scopes, self.shapes, none, self.merging, n, order)
 
     @cached_property
     def elimination(self):

@@ -44,11 +44,16 @@ class MessageTables(NamedTuple):
     logic: np.ndarray  # (L,): log-potentials of the tables for OR and AND factors
     merging: Merging
     n_variables: int  # number of variables, including the auxiliary variables
+    # (n_variables,): the order in which sweeps visit the variables, so that messages travel far:
+    # an auxiliary variable follows the last input on which it depends
+    order: np.ndarray
 
 
 def message_tables(graph: Any) -> MessageTables:
     """Return the tables of a `FactorGraph` after the replacement of OR and AND factors."""
-    pieces, n = _pieces(graph)
+    pieces, last_inputs = _pieces(graph)
+    n = graph.n_variables + len(last_inputs)
+    order = np.argsort(np.append(np.arange(graph.n_variables), last_inputs), kind="stable")
     scopes, shapes, logic = list(graph.scopes), list(graph.shapes), [np.empty(0)]
     counts = np.append(graph.n_states, np.full(n - graph.n_variables, 2))
     given = [
@@ -69,15 +74,17 @@ def message_tables(graph: Any) -> MessageTables:
         logic += [table for _, table in group]
         first += size * len(group)
     merging = find_merging([part[0] for part in scopes], [part[1] for part in scopes], shapes)
-    return MessageTables(tuple(scopes), tuple(shapes), np.concatenate(logic), merging, n)
+    logs = np.concatenate(logic)
+    return MessageTables(tuple(scopes), tuple(shapes), logs, merging, n, order)
 
 
-def _pieces(graph) -> tuple[list[tuple[list[int], np.ndarray]], int]:
-    """Return the tables of all OR and AND factors with their scopes, and the number of variables.
+def _pieces(graph) -> tuple[list[tuple[list[int], np.ndarray]], np.ndarray]:
+    """Return the tables of all OR and AND factors with their scopes, and the auxiliary variables.
 
-    The output of a table is the last variable of its scope.
+    The output of a table is the last variable of its scope. For each auxiliary variable, the array
+    has the largest index of the inputs on which it depends.
     """
-    pieces, n = [], graph.n_variables
+    pieces, last_inputs = [], []
     tables = _tables_of(graph)
     for group, kind in ((graph.ors, "or"), (graph.ands, "and")):
         for f, output in enumerate(group.outputs.tolist()):
@@ -87,19 +94,23 @@ def _pieces(graph) -> tuple[list[tuple[list[int], np.ndarray]], int]:
             else:
                 parts = _together(inputs, output, tables)
             last: list[int] = []
+            highest = -1
             for i, part in enumerate(parts):
                 here = last + part
+                highest = max(highest, *part)
                 final = i == len(parts) - 1
                 if len(here) == 1 and not final:
                     last = here
                     continue
-                out = output if final else n
-                n += not final
+                out = output
+                if not final:
+                    out = graph.n_variables + len(last_inputs)
+                    last_inputs.append(highest)
                 with np.errstate(divide="ignore"):
                     table = np.log(logic_table(len(here), kind))
                 pieces.append(([*here, out], table.reshape((2,) * (len(here) + 1))))
                 last = [out]
-    return pieces, n
+    return pieces, np.array(last_inputs, np.int64)
 
 
 def _tables_of(graph) -> dict[int, list[tuple[int, ...]]]:

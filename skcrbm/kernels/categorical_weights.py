@@ -459,7 +459,8 @@ def pass_lanes(
     several : None if the block has a single model, otherwise True
     generic : True, or None if `receive_directly` can receive all messages: the factors are tables
         of two variables with one weight per variable, and there is a single model, or the variables
-        have two states and are free and messages are not damped
+        have two states and messages are not damped. Messages to clamped variables then change,
+        too; max-product needs free variables.
     general : True, or None if all factors are tables of two variables, but not Potts tables
     alternates : bool, True if every second sweep goes backward
     answers : LaneAnswers

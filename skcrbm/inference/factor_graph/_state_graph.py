@@ -89,6 +89,7 @@ class StateGraph:
                 self.n_states = np.append(self.n_states, np.full(more_variables, 2))
                 fields = np.pad(fields, [(0, 0), (0, more_variables), (0, 0)])
                 fields[:, energy.n_variables :, 2:] = -np.inf
+        self._in_turn = np.arange(energy.n_variables) if parts is None else parts.order
         self.n_variables, self.n_entries, self.merging = len(self.n_states), len(flat), merging
         self.has_state = np.arange(fields.shape[2]) < self.n_states[:, None]
         tables = energy.graph.tables(merging.add(flat.astype(np.float64)), parts)
@@ -313,11 +314,11 @@ class StateGraph:
         """Order (n,) in which sweeps visit the variables, so that messages travel far.
 
         In a forest the order goes from the leaves to the roots, so that messages are exact after a
-        forward and a backward sweep. In other graphs variables are visited by ascending index.
-        Neighbours often have similar indices, so they are visited soon after each other and are
-        close in memory.
+        forward and a backward sweep. In other graphs variables are visited by ascending index, and
+        auxiliary variables after their last input. Neighbours often have similar indices, so they
+        are visited soon after each other and are close in memory.
         """
-        return np.arange(self.n_variables) if self._forest is None else self._forest
+        return self._in_turn if self._forest is None else self._forest
 
     @property
     def variables(self) -> np.ndarray:
