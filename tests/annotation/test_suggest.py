@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from reference.states import all_states
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
@@ -36,7 +37,7 @@ def entropy(p):
 
 def information(model, x, known, label):
     """I(y_label; other labels | x, known) by enumeration, H(others) - E H(others | y_label)."""
-    vectors = np.array(list(product([0, 1], repeat=N_LABELS)))
+    vectors = all_states(N_LABELS)
     agrees = np.isnan(known) | (vectors == known)
     vectors = vectors[agrees.all(axis=1)]
     p = np.exp([model.score_samples(x[None], [y])[0] for y in vectors])
@@ -68,7 +69,7 @@ def test_gains_are_the_mutual_information(data, model):
 def test_gains_in_expected_f1(data, model):
     """The expected F1 of the best labels after the answer minus before it, by enumeration."""
     X, _ = data
-    vectors = np.array(list(product([0, 1], repeat=N_LABELS)))
+    vectors = all_states(N_LABELS)
     size = vectors.sum(axis=1)
     f1 = 2 * (vectors @ vectors.T) / np.maximum(size[:, None] + size, 1)  # prediction by truth
     known = np.array([[NAN, NAN, NAN, NAN], [NAN, 1, NAN, NAN], [0, NAN, NAN, 1]])

@@ -3,12 +3,12 @@
 import pickle
 import re
 import time
-from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 from reference.label_rules import Given, base_weights, check_random_rules, holds
+from reference.states import all_states
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -91,7 +91,7 @@ def test_expected_metrics(metric):
     rng = np.random.default_rng(0)
     P = rng.random((4, 5))
     rules = [Excludes([0, 1, 2]), Implies(3, 4)]
-    vectors = np.array(list(product((0, 1), repeat=5)))
+    vectors = all_states(5)
     allowed = vectors[[all(holds(rule, v) for rule in rules) for v in vectors]]
     model = Constrained(Given(), rules, decode=metric, n_samples=3000, random_state=0)
     labels = model.fit(P, allowed[:4]).predict(P)
@@ -114,7 +114,7 @@ def test_joint_models_keep_their_distribution():
     rules = [Implies(0, 1), Between(range(5), 1)]
     model = Constrained(FrozenEstimator(joint), rules, decode="map").fit(X, Y)
     assert model.is_joint_
-    vectors = np.array(list(product((0, 1), repeat=5)), np.int8)
+    vectors = all_states(5, np.int8)
     allowed = (vectors[:, 0] <= vectors[:, 1]) & vectors.any(axis=1)
     log_p = joint.score_label_sets(X[:20], vectors)
     weight = np.exp(log_p) * allowed
@@ -303,7 +303,7 @@ def test_forms_of_a_hierarchy():
     Y = pd.DataFrame(np.zeros((4, 4), int), columns=list("abcd"))
     edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
     matrix = csr_array(([1, 1, 1, 1], ([0, 0, 1, 2], [1, 2, 3, 3])), (4, 4))
-    vectors = np.array(list(product((0, 1), repeat=4)))
+    vectors = all_states(4)
     by_index = Hierarchy([(0, 1), (0, 2), (1, 3), (2, 3)])
     for form in (edges, {"d": ["b", "c"], "c": "a", "b": ("a",)}, matrix):
         model = Constrained(Given(), [Hierarchy(form)]).fit(np.full((4, 4), 0.5), Y)
@@ -316,7 +316,7 @@ def test_names_of_labels_may_be_tuples():
     """Every form of a `Hierarchy` takes the names of columns with two levels, which are tuples."""
     columns = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
     Y = pd.DataFrame(np.zeros((4, 3), int), columns=columns)
-    vectors = np.array(list(product((0, 1), repeat=3)))
+    vectors = all_states(3)
     by_index = Hierarchy([(0, 1), (0, 2)])
     root, first, second = columns
     forms = [[(root, first), [root, second]], {first: root, second: [root]}]

@@ -1,13 +1,13 @@
 """Decoding rules against enumeration of p(v | x), with and without known labels."""
 
 import copy
-from itertools import product
 
 import numpy as np
 import pytest
 from conftest import JIT_DISABLED
 from reference.brute_force import brute_force
 from reference.random_models import random_rbm
+from reference.states import all_states
 from scipy.special import expit
 
 from skcrbm import CRBMClassifier
@@ -88,7 +88,7 @@ def test_label_set():
 
 
 def test_label_set_over_all_vectors_is_the_most_probable_one():
-    sets = np.array(list(product((0, 1), repeat=V)), dtype=np.int8)
+    sets = all_states(V, np.int8)
     result = resolve_decoder("label_set").decode(make_posterior(sets=sets))
     posterior = make_posterior()
     for n in range(N):
@@ -292,7 +292,7 @@ def strongly_coupled(seed, n_visible, n_hidden, n_rows):
     energy = RBMEnergy(
         weights, bias, rng.normal(0, 1, (n_rows, n_hidden)) - weights.sum(axis=0) / 2
     )
-    states = np.array(list(product([0, 1], repeat=n_visible)), np.int8)
+    states = all_states(n_visible, np.int8)
     return energy, states
 
 

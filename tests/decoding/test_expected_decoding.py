@@ -1,13 +1,13 @@
 """Decoders of the largest expected metric against search over all label vectors."""
 
 import tracemalloc
-from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from reference.states import all_states
 from scipy.special import softmax
 from sklearn.metrics import f1_score, jaccard_score
 
@@ -24,10 +24,6 @@ def utility(metric, y, v, zero_division):
     if either == 0:
         return zero_division
     return both / either if metric == "jaccard" else 2 * both / (y.sum() + v.sum())
-
-
-def all_vectors(n_labels):
-    return np.array(list(product((0, 1), repeat=n_labels)))
 
 
 def expected(metric, v, judges, weight, zero_division):
@@ -72,7 +68,7 @@ def test_utility_is_that_of_scikit_learn(metric):
 )
 def test_marginals(p, metric, zero_division):
     result = decode_marginals(p, metric, zero_division=zero_division)
-    vectors = all_vectors(p.shape[1])
+    vectors = all_states(p.shape[1])
     for v, row in zip(result, p, strict=True):
         weight = independent_weights(row, vectors)
         assert_best(metric, v, vectors, vectors, weight, zero_division)
@@ -105,7 +101,7 @@ def test_label_sets(seed, n_labels, sharpness, metric, zero_division):
     sets = np.unique(rng.integers(0, 2, (7, n_labels)), axis=0)
     weight = softmax(sharpness * rng.normal(size=(3, len(sets))), axis=1)
     result = decode_label_sets(sets, 3 * weight, metric, zero_division=zero_division)
-    candidates = sets if metric == "jaccard" else all_vectors(n_labels)
+    candidates = sets if metric == "jaccard" else all_states(n_labels)
     for v, w in zip(result, weight, strict=True):
         assert_best(metric, v, candidates, sets, w, zero_division)
         if metric == "jaccard":
@@ -130,7 +126,7 @@ def test_samples(seed, n_labels, metric, zero_division):
         top = np.zeros((n_labels + 1, n_labels), int)
         for k in range(n_labels + 1):
             top[k, order[:k]] = 1
-        candidates = np.vstack([drawn, top]) if metric == "jaccard" else all_vectors(n_labels)
+        candidates = np.vstack([drawn, top]) if metric == "jaccard" else all_states(n_labels)
         assert_best(metric, v, candidates, drawn, weight, zero_division)
 
 
@@ -145,7 +141,7 @@ def test_without_the_empty_vector(seed, n_labels, metric, zero_division):
     """The best vector with a label on, unless no label is possible."""
     rng = np.random.default_rng(seed)
     options = {"zero_division": zero_division, "allow_empty": False}
-    vectors = all_vectors(n_labels)
+    vectors = all_states(n_labels)
     p = rng.random((3, n_labels)) ** 4
     p[2] = 0
     found = decode_marginals(p, metric, **options)

@@ -1,11 +1,11 @@
 """Rules of the largest expected metric under p(y | x), against all label vectors."""
 
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
 from reference.random_models import random_rbm
+from reference.states import all_states
 from scipy.special import softmax
 
 from skcrbm import (
@@ -28,10 +28,6 @@ METRICS = ("jaccard", "f1")
 # The tables of these tests score two empty vectors 1.
 Posterior = partial(PosteriorOfModel, zero_division=1.0)
 N = 6
-
-
-def all_vectors(n_labels):
-    return np.array(list(product((0.0, 1.0), repeat=n_labels)))
 
 
 def table(metric, judges, candidates):
@@ -98,7 +94,7 @@ def test_inverse_nodes():
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_expectations_are_those_of_enumeration(n_labels, share):
     known = random_known(n_labels, share)
-    vectors = all_vectors(n_labels)
+    vectors = all_states(n_labels, float)
     rng = np.random.default_rng(0)
     for energy in energies(n_labels):
         posterior = Posterior(energy, Exact(), known, vectors[:0], None)
@@ -143,7 +139,7 @@ def test_independent_expectations_are_those_of_enumeration():
 @pytest.mark.parametrize("n_labels", [2, 10])
 def test_expected_f1_is_the_best_of_all_vectors(n_labels, share, allow_empty):
     known = random_known(n_labels, share) if share else None
-    vectors = all_vectors(n_labels)
+    vectors = all_states(n_labels, float)
     value = table("f1", vectors, vectors)
     for energy in energies(n_labels):
         posterior = Posterior(energy, Exact(), known, vectors[:0], None, allow_empty=allow_empty)
@@ -167,7 +163,7 @@ def test_expected_jaccard_is_the_best_of_its_candidates(share, allow_empty):
     """At least as good as top k marginals, the best seen set and nothing; near the best of all."""
     n_labels = 7
     known = random_known(n_labels, share)
-    vectors, sets = all_vectors(n_labels), sets_of(n_labels)
+    vectors, sets = all_states(n_labels, float), sets_of(n_labels)
     value = table("jaccard", vectors, vectors)
     for energy in energies(n_labels):
         posterior = Posterior(energy, Exact(), known, sets, None, allow_empty=allow_empty)
@@ -211,7 +207,7 @@ def test_label_sets_that_were_seen_count_more():
     none = Posterior(energy, Exact(), None, np.zeros((0, 3), np.int8), None, allow_empty=False)
     pair = none._replace(label_sets=np.array([[1, 1, 0]], np.int8), unseen_share=1 / 13)
     rule = resolve_decoder("expected_jaccard").decode
-    vectors = all_vectors(3)
+    vectors = all_states(3, float)
     weight = with_seen(probabilities(pair, vectors), vectors, pair.label_sets)
     value = weight @ table("jaccard", vectors, vectors[1:])
     best = vectors[1:][value.argmax()]
@@ -317,7 +313,7 @@ def test_best_state_that_is_not_empty(rule):
     energy = energy.with_fields(energy.visible_bias - 2, energy.hidden_bias)
     posterior = Posterior(energy, Exact(), None, np.zeros((0, 6), np.int8), None)
     hidden = "max" if rule == "map" else "marginal"
-    vectors = all_vectors(6)
+    vectors = all_states(6, float)
     score = energy.log_weight_of_sets(vectors, hidden)
     decode = resolve_decoder(rule).decode
     plain, found = decode(posterior), decode(posterior._replace(allow_empty=False))

@@ -1,11 +1,11 @@
 """Decoding rules as objects: names, options, models with an energy and any classifier."""
 
 import pickle
-from itertools import product
 
 import numpy as np
 import pytest
 from reference.random_models import random_rbm
+from reference.states import all_states
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
@@ -146,10 +146,6 @@ def test_models_take_objects_and_names_alike(data, name):
 # ------------------------------------------------------------------------- options
 
 
-def all_vectors(n_labels):
-    return np.array(list(product((0.0, 1.0), repeat=n_labels)))
-
-
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, "auto"])
 @pytest.mark.parametrize("metric", ["f1", "jaccard"])
 def test_score_of_empty_rows_in_a_model(metric, zero_division):
@@ -158,7 +154,7 @@ def test_score_of_empty_rows_in_a_model(metric, zero_division):
     energy = energy.with_fields(energy.visible_bias - 2, energy.hidden_bias)
     posterior = Posterior(energy, Exact(), None, np.zeros((0, 5), np.int8), None)
     found = ExpectedMetric(metric, zero_division=zero_division).decode(posterior)
-    vectors = all_vectors(5)
+    vectors = all_states(5, float)
     log_weight = energy.log_weight_of_sets(vectors)
     weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)

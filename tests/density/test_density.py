@@ -1,13 +1,13 @@
 """Density estimators: learning, answers about the fitted model, and refused input."""
 
 import functools
-import itertools
 import pickle
 import warnings
 
 import numpy as np
 import pytest
 from reference.cases import deep
+from reference.states import all_states
 from scipy import sparse
 from sklearn.base import clone
 
@@ -43,10 +43,6 @@ MODELS = {
     "rbm": RBM(n_hidden=3, learning="pcd", max_iter=300, random_state=0),
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-
-
-def all_states(n):
-    return np.array(list(itertools.product((0, 1), repeat=n)))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.states import all_states
 from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.base import clone
@@ -20,10 +21,6 @@ from skcrbm.inference import SumProduct, infer
 
 TRIPLES = [[0], [1], [2], [3], [0, 1], [2, 1], [3, 0], [0, 1, 2], [3, 1, 2], [0, 1, 2, 3]]
 GROUPS = [0, 1, 0, 1, 2, 2, 2, 3, 4, 4]
-
-
-def all_states(n):
-    return np.array(list(itertools.product((0.0, 1.0), repeat=n)))
 
 
 def products(cliques, X):
@@ -128,7 +125,7 @@ def test_the_loss_bounds_the_likelihood(X):
     rng = np.random.default_rng(0)
     model = LargeMarginMarkovNetwork(TRIPLES).fit(X)
     n_pairs = np.array([len(c) * (len(c) - 1) / 2 for c in TRIPLES])
-    states, tightest = all_states(4), np.inf
+    states, tightest = all_states(4, float), np.inf
     for scale in (0.1, 0.5, 1, 3):
         for _ in range(20):
             weights = scale * rng.normal(size=len(TRIPLES))
@@ -227,7 +224,7 @@ def truth(clause, states):
 def test_clauses_are_what_their_truth_tables_say(formula):
     clauses, weights = zip(*formula, strict=True)
     found = from_clauses(clauses, weights, n_variables=6)
-    states = all_states(6)
+    states = all_states(6, float)
     expected = sum(w * truth(c, states) for c, w in formula)
     scores = (
         found.constant + products(found.cliques, states) @ found.weights
@@ -245,8 +242,8 @@ def test_a_clause_of_every_sign(size):
         clause = [s * (i + 1) for i, s in enumerate(signs)]
         found = from_clauses([clause], [2.0])
         assert len(found.cliques) == 2**size - 1
-        scores = products(found.cliques, all_states(size)) @ found.weights + found.constant
-        np.testing.assert_allclose(scores, 2.0 * truth(clause, all_states(size)), atol=1e-13)
+        scores = products(found.cliques, all_states(size, float)) @ found.weights + found.constant
+        np.testing.assert_allclose(scores, 2.0 * truth(clause, all_states(size, float)), atol=1e-13)
 
 
 def test_groundings_share_the_weight_of_their_formula():
@@ -292,7 +289,7 @@ def brute_force(model, row, rule):
     """Return the best completion of a row, by enumeration, and whether no other is as good."""
     missing = np.flatnonzero(np.isnan(row))
     full = np.repeat(row[None], 2 ** len(missing), axis=0)
-    full[:, missing] = all_states(len(missing))
+    full[:, missing] = all_states(len(missing), float)
     scores = products(model.cliques_, full) @ model.weights_
     loss = -scores
     if rule == "hinge":
@@ -329,7 +326,7 @@ def test_searches_of_pairs_agree(X):
 
 
 def test_probabilities_add_up_to_one(X):
-    states = all_states(4)
+    states = all_states(4, float)
     model = LargeMarginMarkovNetwork(3, C=0.1).fit(X)
     assert np.exp(model.score_samples(states)).sum() == pytest.approx(1)
     given = LargeMarginMarkovNetwork(3, C=0.1, inputs=[0, 2]).fit(X)
@@ -347,14 +344,14 @@ def test_probabilities_add_up_to_one(X):
 def large_cliques():
     """A model with cliques of seven and eight columns, and all states with their probabilities."""
     rng = np.random.default_rng(0)
-    X = all_states(8)
+    X = all_states(8, float)
     X = X[(X[:, :7].sum(axis=1) % 2 == 1) ^ (rng.random(len(X)) < 0.1)]
     X[:, 7] = X[:, 0] != (rng.random(len(X)) < 0.2)
     cliques = [[i] for i in range(8)] + [[0, 7], range(7), [7, 1, 2, 3, 4, 5, 6], range(8)]
     model = LargeMarginMarkovNetwork(cliques, C=0.02, random_state=0).fit(X)
     assert (model.weights_[-4:] != 0).all()
-    scores = products(model.cliques_, all_states(8)) @ model.weights_
-    return model, all_states(8), np.exp(scores - np.logaddexp.reduce(scores))
+    scores = products(model.cliques_, all_states(8, float)) @ model.weights_
+    return model, all_states(8, float), np.exp(scores - np.logaddexp.reduce(scores))
 
 
 def test_answers_with_cliques_of_more_than_six_columns(large_cliques):
@@ -380,17 +377,19 @@ def test_a_single_large_clique_has_exact_messages():
     """All subsets of a clique are merged into its table, so that the graph has no cycle."""
     X = np.random.default_rng(0).integers(0, 2, (50, 7)).astype(float)
     model = LargeMarginMarkovNetwork(7, C=0.02, inference="sum_product").fit(X)
-    p = np.exp(model.score_samples(all_states(7)))
+    p = np.exp(model.score_samples(all_states(7, float)))
     assert p.sum() == pytest.approx(1)
-    np.testing.assert_allclose(model.marginals(np.full((1, 7), np.nan))[0], p @ all_states(7))
+    np.testing.assert_allclose(
+        model.marginals(np.full((1, 7), np.nan))[0], p @ all_states(7, float)
+    )
 
 
 def test_clauses_of_more_than_six_literals():
     clause = [1, -2, 3, 4, -5, 6, 7, -8]
     found = from_clauses([clause], [2.0])
     energy = found.energy().rows(np.zeros(256, int))
-    expected = 2.0 * truth(clause, all_states(8)) - found.constant
-    np.testing.assert_allclose(energy.score(all_states(8)), expected, atol=1e-12)
+    expected = 2.0 * truth(clause, all_states(8, float)) - found.constant
+    np.testing.assert_allclose(energy.score(all_states(8, float)), expected, atol=1e-12)
 
 
 def test_cliques_whose_tables_are_too_large():

@@ -1,9 +1,8 @@
 """Density models learned by perturb-and-max-product: small digits, and four variables."""
 
-import itertools
-
 import numpy as np
 import pytest
+from reference.states import all_states
 from sklearn.datasets import load_digits
 
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
@@ -56,7 +55,7 @@ def test_four_variables(make):
     model = make(learning="pmp", random_state=0).fit(data)
     if make is IsingModel:
         assert 0.29 < model.coupling_[np.triu_indices(4, 1)].mean() < 0.38
-    states = np.array(list(itertools.product((0, 1), repeat=4)))
+    states = all_states(4)
     signs = 2 * states - 1
     p = np.exp(0.5 * np.einsum("si,ij,sj->s", signs, coupling, signs))
     p /= p.sum()

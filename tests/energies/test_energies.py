@@ -1,12 +1,12 @@
 """Energies: shapes, dtypes, conditioning, weights of states, and the conditional RBM."""
 
-import itertools
 import pickle
 
 import numpy as np
 import pytest
 from reference.brute_force import brute_force
 from reference.random_models import random_clamp, random_ising, random_rbm
+from reference.states import all_states
 from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
@@ -152,7 +152,7 @@ def test_folded_evidence(kind, dtype):
     held = ~np.isnan(clamp)
     assert (np.hstack(fields)[held] == 0).all()
     folded = energy.with_fields(*fields)
-    states = np.array(list(itertools.product((0, 1), repeat=7)))
+    states = all_states(7)
     for state in states[:: 2**3 + 1]:
         full = np.where(held, np.nan_to_num(clamp), state)
         if kind == "rbm":
@@ -166,7 +166,7 @@ def test_folded_evidence(kind, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_log_weights(dtype):
     energy = random_rbm(2, 4, 3, n_models=3, scale=2.0, dtype=dtype)
-    sets = np.array(list(itertools.product((0, 1), repeat=4)))
+    sets = all_states(4)
     table = energy.log_weight_of_sets(sets)
     assert table.shape == (3, 16)
     assert table.dtype == np.float64

@@ -1,9 +1,8 @@
 """Questions about p(y | x) of fitted models, against enumeration of all label vectors."""
 
-from itertools import product
-
 import numpy as np
 import pytest
+from reference.states import all_states
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import is_classifier
 from sklearn.pipeline import make_pipeline
@@ -13,7 +12,7 @@ from skcrbm import MSSVMCRBM, CRBMClassifier, LMBMClassifier
 from skcrbm.inference import SumProduct
 
 L = 4
-VECTORS = np.array(list(product((0, 1), repeat=L)))
+VECTORS = all_states(L)
 
 
 def make_data(n=60):

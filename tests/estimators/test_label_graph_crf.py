@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from reference.sklearn_checks import run_check
+from reference.states import all_states
 from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -148,7 +149,7 @@ def test_topk_of_long_label_vectors_by_enumeration(known_share):
     rng = np.random.default_rng(0)
     known = np.where(rng.random((6, 16)) < known_share, rng.integers(0, 2, (6, 16)), np.nan)
     known[0] = np.r_[np.nan, Y[0, 1:]]  # two vectors are left
-    every = np.array(list(itertools.product([0, 1], repeat=16)))
+    every = all_states(16)
     log_p = model.score_label_sets(X[:6], every, known if known_share else None)
     for k in (1, 3, 40):
         labels, proba = model.predict_topk(X[:6], k, known if known_share else None)
@@ -265,7 +266,7 @@ def test_all_decoding_rules_serve_indicator_matrices():
     assert min(scores.values()) > 0.3
     # MAP by enumeration of p(y | x).
     model = LabelGraphCRF(decode="map").fit(X, Y)
-    every = np.array(list(itertools.product((0, 1), repeat=4)))
+    every = all_states(4)
     log_p = model.score_label_sets(X, every)
     np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1.0)
     if not model.allow_empty_:
@@ -278,7 +279,7 @@ def test_long_label_vectors_by_both_energies(graph):
     """Trees of more than ten labels use elimination; their answers agree with enumeration."""
     X, Y = make_multilabel_classification(80, n_classes=11, n_labels=4, random_state=0)
     model = LabelGraphCRF(graph=graph, alpha=0.1).fit(X, Y)
-    every = np.array(list(itertools.product((0, 1), repeat=11)))
+    every = all_states(11)
     p = np.exp(model.score_label_sets(X[:5], every))
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(model.predict_proba(X[:5]), p @ every, atol=1e-6)

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from reference.states import all_states
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import clone
@@ -466,7 +467,7 @@ def test_the_best_answer_with_a_label_by_enumeration(monkeypatch, strength):
     monkeypatch.setattr(
         best_states, "_certified", lambda given: asked.append(given) or certified(given)
     )
-    states = np.array(list(product((0, 1), repeat=6)))[1:]
+    states = all_states(6)[1:]
     signs = 2.0 * states - 1
     fields = X @ model.visible_coef_.T + model.visible_intercept_
     value = -(fields @ signs.T + 0.5 * ((signs @ model.pairwise_coef_) * signs).sum(axis=1))

@@ -2,11 +2,12 @@
 
 import pickle
 import warnings
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
+from reference.states import all_states
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import logsumexp
@@ -18,7 +19,7 @@ from skcrbm.inference import ICM, BranchAndBound
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 
 L = 4
-VECTORS = np.array(list(product((0, 1), repeat=L)))
+VECTORS = all_states(L)
 TRIPLES = list(combinations(range(L), 3))
 
 
@@ -205,7 +206,7 @@ def scores_and_losses(model, X, known=None):
     """Scores and hinge losses (N, 2**n_labels) of all label vectors, from the formulas."""
     fields = X @ model.visible_coef_.T + model.visible_intercept_
     n_labels = fields.shape[1]
-    signs = 2.0 * np.array(list(product((0, 1), repeat=n_labels))) - 1
+    signs = 2.0 * all_states(n_labels) - 1
     cliques = [*combinations(range(n_labels), 2), *model.cliques_]
     weights = [*model.pairwise_coef_[np.triu_indices(n_labels, 1)], *model.clique_coef_]
     terms = products(signs, cliques) * weights
@@ -360,7 +361,7 @@ def test_cliques_of_more_than_six_labels(decode):
     np.testing.assert_array_equal(gap, 0)
     if decode == "map":
         assert (labels[:, 7] == labels[:, :7].sum(axis=1) % 2).mean() > 0.9
-        vectors = np.array(list(product((0, 1), repeat=8)))
+        vectors = all_states(8)
         scores = np.where(
             (np.isnan(known[:, None]) | (known[:, None] == vectors)).all(axis=2), scores, -np.inf
         )

@@ -1,17 +1,17 @@
 """Joint queries and expected-metric decoding of the large margin machine, against enumeration."""
 
 from copy import copy
-from itertools import product
 
 import numpy as np
 import pytest
+from reference.states import all_states
 from scipy.special import logsumexp
 
 from skcrbm import LMBMClassifier
 from skcrbm.decoding import ExpectedMetric, decode_label_sets
 
 L = 4
-VECTORS = np.array(list(product((0, 1), repeat=L)))
+VECTORS = all_states(L)
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """Max-margin learning: MSSVM and LSSVM."""
 
-import itertools
 import pickle
 
 import numpy as np
 import pytest
+from reference.states import all_states
 from reference.steps import first_step
 from scipy.special import expit
 from sklearn.base import clone
@@ -59,13 +59,9 @@ def unflat(vector):
     return CRBMParams(*(p.reshape(s) for p, s in zip(np.split(vector, cuts), SHAPES, strict=True)))
 
 
-def states(n_units):
-    return np.array(list(itertools.product((0.0, 1.0), repeat=n_units)))
-
-
 def scores(params, x, hidden):
     """s(v) of all 16 outputs by enumeration of the 8 hidden states."""
-    v, h = states(4), states(3)
+    v, h = all_states(4, float), all_states(3, float)
     b = params.visible_intercept + params.visible_coef @ x
     c = params.hidden_intercept + params.hidden_coef @ x
     joint = v @ params.weights @ h.T + (v @ b)[:, None] + h @ c
@@ -76,7 +72,7 @@ def loss_by_enumeration(params, batch, hidden):
     total = 0.0
     for x, y, weight in zip(batch.X, batch.visible, batch.weight, strict=True):
         s, observed = scores(params, x, hidden), ~np.isnan(y)
-        distance = (states(4) != y)[:, observed].sum(1)
+        distance = (all_states(4, float) != y)[:, observed].sum(1)
         total += weight * ((s + distance).max() - s[distance == 0].max())
     return total
 
@@ -207,10 +203,10 @@ def test_decoding(data):
     X, Y = data
     model = MSSVMCRBM(n_hidden=3, max_iter=20, inference="exact", random_state=0).fit(X, Y)
     params = model._fitted_model().params
-    best = [states(4)[scores(params, x, "marginal").argmax()] for x in X]
+    best = [all_states(4, float)[scores(params, x, "marginal").argmax()] for x in X]
     np.testing.assert_array_equal(model.predict(X), best)
     np.testing.assert_array_equal(clone(model).set_params(decode="auto").fit(X, Y).predict(X), best)
-    best = [states(4)[scores(params, x, "max").argmax()] for x in X]
+    best = [all_states(4, float)[scores(params, x, "max").argmax()] for x in X]
     np.testing.assert_array_equal(model.set_params(decode="map").predict(X), best)
     marginal = (model.predict_proba(X) >= 0.5).astype(int)
     np.testing.assert_array_equal(model.set_params(decode="marginal").predict(X), marginal)
@@ -218,7 +214,7 @@ def test_decoding(data):
     assert {tuple(row) for row in chosen} <= {tuple(row) for row in Y}
     # Sums over all states: the marginals of the learned energy.
     weight = np.exp([scores(params, x, "marginal") for x in X])
-    expected = weight @ states(4) / weight.sum(1, keepdims=True)
+    expected = weight @ all_states(4, float) / weight.sum(1, keepdims=True)
     np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-9)
 
 
@@ -232,7 +228,7 @@ def test_decision_function_is_what_an_output_adds(data):
         for x, field, v in zip(X[:20], decision, decoded, strict=False):
             s = dict(
                 zip(
-                    map(tuple, states(4)),
+                    map(tuple, all_states(4, float)),
                     scores(model._fitted_model().params, x, hidden),
                     strict=True,
                 )

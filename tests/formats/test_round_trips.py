@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from reference.energy_cases import make_factor_graph, make_logic, make_states
+from reference.states import all_states
 
 from skcrbm.energies import (
     AndFactors,
@@ -40,7 +41,7 @@ def test_models(form, energy):
     text = getattr(energy, f"to_{form}")()
     again = getattr(FactorGraphEnergy, f"from_{form}")(text)
     np.testing.assert_array_equal(again.n_states, energy.n_states)
-    states = all_states(energy)
+    states = all_states(energy.n_states)
     plain = energy.rows(np.zeros(len(states), int))
     np.testing.assert_allclose(again.score(states), plain.score(states), atol=1e-12)
     twice = getattr(FactorGraphEnergy, f"from_{form}")(getattr(again, f"to_{form}")())
@@ -215,11 +216,6 @@ def test_bad_cnf(text, message):
         FactorGraphEnergy.from_cnf(text)
 
 
-def all_states(energy):
-    states = np.array(list(itertools.product(*map(range, energy.n_states))), int)
-    return states.reshape(len(states), energy.n_variables)
-
-
 def scores(energy, states):
     return energy.rows(np.zeros(len(states), int)).score(states)
 
@@ -230,7 +226,7 @@ def test_costs(energy):
     scale = 1e6
     again = FactorGraphEnergy.from_wcsp(energy.to_wcsp(scale=scale))
     np.testing.assert_array_equal(again.n_states, energy.n_states)
-    states = all_states(energy)
+    states = all_states(energy.n_states)
     given, found = scores(energy, states), scores(again, states)
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(given))
     possible = np.isfinite(given)
@@ -245,7 +241,7 @@ def test_costs_of_the_example():
     energy = FactorGraphEnergy.from_wcsp(WCSP)
     again = FactorGraphEnergy.from_wcsp(energy.to_wcsp())
     np.testing.assert_array_equal(
-        scores(again, all_states(energy)), scores(energy, all_states(energy))
+        scores(again, all_states(energy.n_states)), scores(energy, all_states(energy.n_states))
     )
 
 
@@ -261,7 +257,7 @@ def test_clauses():
     for energy in (given, given.condition([1, *[np.nan] * (n - 1)])):
         again = FactorGraphEnergy.from_cnf(energy.to_cnf())
         assert again.n_variables == n
-        states = all_states(energy)
+        states = all_states(energy.n_states)
         kept = states[:, 0] == 1 if energy.evidence is not None else np.ones(len(states), bool)
         np.testing.assert_array_equal(
             scores(again, states), np.where(kept, scores(given, states), -np.inf)
@@ -272,7 +268,7 @@ def test_clauses():
 def test_clauses_of_logic_factors(kind):
     energy = FactorGraphEnergy([kind([[0, 1, 2], [3]], [3, 4])])
     again = FactorGraphEnergy.from_cnf(energy.to_cnf())
-    states = all_states(energy)
+    states = all_states(energy.n_states)
     np.testing.assert_array_equal(scores(again, states), scores(energy, states))
 
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from reference.dtypes import DTYPES
+from reference.factor_graphs import all_states
 from reference.random_models import random_graph, random_ising, random_rbm
 from scipy.stats import chi2
 
@@ -42,10 +43,6 @@ KINDS = {
     "RBM": lambda dtype=np.float64: random_rbm(0, 4, 3, n_models=2, scale=1.0, dtype=dtype),
 }
 each_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
-
-
-def all_states(n):
-    return (np.arange(2**n)[:, None] >> np.arange(n)) & 1
 
 
 def exact_probability(energy, n=0):

@@ -1,20 +1,15 @@
 """Dual decomposition of marginal MAP: bounds against enumeration and a linear program."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.random_models import random_clamp, random_rbm
+from reference.states import all_states
 from scipy.optimize import linprog
 
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import DualDecomposition, available_methods, infer
-
-
-def all_states(n):
-    return np.array(list(itertools.product((0, 1), repeat=n)), float).reshape(-1, n)
 
 
 def best_log_weights(energy):
@@ -22,7 +17,7 @@ def best_log_weights(energy):
     exact = RBMEnergy(*(part.astype(float) for part in (*energy.couplings, *energy.fields)))
     if energy.evidence is not None:
         exact = exact.condition(energy.evidence)
-    return exact.log_weight_of_sets(all_states(energy.n_visible)).max(axis=1)
+    return exact.log_weight_of_sets(all_states(energy.n_visible, float)).max(axis=1)
 
 
 def log_weights(energy, found):
@@ -85,7 +80,7 @@ def relaxation(energy, n):
 
     One distribution of 2^V probabilities for each hidden unit, and the means x of all of them.
     """
-    states = all_states(energy.n_visible)
+    states = all_states(energy.n_visible, float)
     k, v = states.shape
     h = energy.n_hidden
     gain = np.logaddexp(0, energy.hidden_bias[n] + states @ energy.weights)
@@ -176,7 +171,7 @@ def test_weights_that_leave_log_2(share):
     for seed in range(20):
         energy = random_rbm(seed, 2, 6, n_models=3, scale=1e-12, bias_scale=1e-12)
         clamp = random_clamp(rng, 3, 8, share)
-        states = all_states(2)
+        states = all_states(2, float)
         found = infer(energy, "dual_decomposition", clamp=clamp)
         for n, bound in enumerate(found.map_bound):
             held_v, held_h = clamp[n, :2], clamp[n, 2:]

@@ -1,14 +1,13 @@
 """Branch and bound on factor graphs, against enumeration."""
 
-import itertools
-
 import numpy as np
 import pytest
+from reference.states import all_states
 
 from skcrbm.energies import AndFactors, FactorGraphEnergy, TableFactors
 from skcrbm.inference import BranchAndBound, infer
 
-STATES = np.array(list(itertools.product((0, 1), repeat=6)))
+STATES = all_states(6)
 
 
 def random_energy(seed, n_rows=20):

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from reference.states import all_states
 
 from skcrbm.energies import IsingEnergy, RBMEnergy
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
@@ -81,7 +82,7 @@ def test_twenty_best_states(kind, scale, dtype):
     energy = ENERGIES[kind](scale, dtype)
     evidence = np.full((3, energy.n_variables), np.nan)
     evidence[1, -1], evidence[2, [0, -1]] = 1, (0, 1)
-    states = np.array(list(itertools.product((0, 1), repeat=energy.n_variables)), np.int8)
+    states = all_states(energy.n_variables, np.int8)
     for given in (energy, energy.condition(evidence)):
         found = infer(given, "exact", returns="best_states", n_best=20)
         for n in range(3):
@@ -99,7 +100,7 @@ def test_an_rbm_with_a_large_layer():
     energy = make_rbm(300, 6, 0.3, n=1)
     found = infer(energy, "exact", returns=("best_states", "map"), n_best=20)
     assert found.best_scores[0, 0] == pytest.approx(energy.score(found.assignment)[0], rel=1e-12)
-    hidden = np.array(list(itertools.product((0, 1), repeat=6)))
+    hidden = all_states(6)
     inputs = energy.visible_bias + hidden @ energy.weights.T
     best = np.hstack([inputs > 0, hidden]).astype(np.int8)
     # Of the changes of a best state, those of more than four units, and those of units after the

@@ -1,7 +1,5 @@
 """max_product, mixed_product and icm: states, against enumeration and naive references."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,15 +7,12 @@ from hypothesis import strategies as st
 from reference.dtypes import DTYPES
 from reference.naive_bp import max_message, message, naive_messages
 from reference.random_models import random_clamp, random_rbm
+from reference.states import all_states
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import ICM, MaxProduct, MixedProduct, infer
 
 METHODS = {"max_product": MaxProduct, "mixed_product": MixedProduct, "icm": ICM}
-
-
-def all_states(n):
-    return np.array(list(itertools.product([0, 1], repeat=n)), np.float64).reshape(-1, n)
 
 
 def joint_scores(weights, b, c, v):
@@ -35,7 +30,7 @@ SCORES = {"max_product": joint_scores, "mixed_product": marginal_scores, "icm": 
 
 def reached(name, energy, result):
     """Score of the assignments, and the score of the best states."""
-    v_all = all_states(energy.n_visible)
+    v_all = all_states(energy.n_visible, float)
     scores = []
     for n, (b, c) in enumerate(zip(*energy.fields, strict=True)):
         v = result.assignment[n, : energy.n_visible].astype(float)
@@ -102,7 +97,7 @@ def test_max_product_is_exact_on_trees(dtype):
     found, best = reached("max_product", energy, result)
     np.testing.assert_allclose(found, best, rtol=1e-5)
     # Beliefs are max-marginals: best score with the unit on minus best score with it off.
-    states = all_states(5)
+    states = all_states(5, float)
     for n, (b, c) in enumerate(zip(*energy.fields, strict=True)):
         v, h = states[:, :3], states[:, 3:]
         scores = v @ b + h @ c + ((v @ energy.weights) * h).sum(1)
@@ -201,7 +196,7 @@ def test_clamps_are_kept(name, dtype):
     result = infer(energy, name, clamp=clamp, n_restarts=20, random_state=0)
     fixed = ~np.isnan(clamp)
     np.testing.assert_array_equal(result.assignment[fixed], clamp[fixed])
-    states = all_states(11)
+    states = all_states(11, float)
     for n, (b, c) in enumerate(zip(*energy.fields, strict=True)):
         kept = states[(states[:, fixed[n]] == clamp[n, fixed[n]]).all(1)]
         v, h = kept[:, :6], kept[:, 6:]

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from reference.naive_perturbed import all_states, distribution_of_maxima, first_noise, shares
+from reference.naive_perturbed import distribution_of_maxima, first_noise, shares
+from reference.states import all_states
 
 from skcrbm.density import IsingModel
 from skcrbm.energies import (

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from reference.states import all_states
 from sklearn.base import clone
 
 from skcrbm import CRBMClassifier
@@ -26,7 +27,7 @@ VISIBLE[0, 1] = VISIBLE[2] = np.nan
 PARAMS = CRBMParams(RNG.randn(V, H), RNG.randn(V, D), RNG.randn(H, D), RNG.randn(V), RNG.randn(H))
 MODEL = ConditionalRBM(PARAMS, RBMEnergy)
 BATCH = Batch(X, VISIBLE, RNG.uniform(0.5, 2, N), np.arange(N))
-VECTORS = np.array(list(itertools.product([0, 1], repeat=V)), float)
+VECTORS = all_states(V, float)
 
 
 def log_p_true(params):

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from reference.states import all_states
+
 
 class Answers(NamedTuple):
     marginals: np.ndarray  # (V + H,)
@@ -55,7 +57,7 @@ def best_states(weights, visible_bias, hidden_bias, clamp=None, one_hot=False):
     """All joint states (K, V + H), their scores, and log sum over h of each state's v."""
     weights = np.asarray(weights, np.float64)
     n_visible, n_hidden = weights.shape
-    states = np.array(list(product((0, 1), repeat=n_visible + n_hidden)), float)
+    states = all_states(n_visible + n_hidden, float)
     states = states.reshape(-1, n_visible + n_hidden)
     if clamp is not None:
         fixed = ~np.isnan(clamp)

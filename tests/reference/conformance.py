@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from reference.poison import is_poisoned, poison_modules
+from reference.states import all_states
 from skcrbm.inference import ICM, available_methods, infer
 from skcrbm.inference.registry import METHODS
 
@@ -62,13 +63,6 @@ def counts_of(energy):
     return getattr(energy, "state_counts", np.full(energy.n_variables, 2))
 
 
-def all_states(counts):
-    """All states, given the number of variables with two states, or their numbers of states."""
-    counts = np.full(counts, 2) if np.isscalar(counts) else counts
-    states = list(itertools.product(*map(range, counts)))
-    return np.array(states, dtype=float).reshape(-1, len(counts))
-
-
 def log_sum_exp(values):
     values = np.asarray(values, float)
     high = values.max(initial=-np.inf)
@@ -85,13 +79,13 @@ def log_ratio(on, off):
 @functools.lru_cache(maxsize=32)
 def naive_scores(case, energy, n):
     """Naive scores of all states of one model, whatever the evidence."""
-    return np.array([case.score(energy, n, s) for s in all_states(counts_of(energy))], float)
+    return np.array([case.score(energy, n, s) for s in all_states(counts_of(energy), float)], float)
 
 
 @functools.lru_cache(maxsize=32)
 def naive_statistics(case, energy):
     """Naive statistics of all states: a tuple of arrays, whose first axis is the state."""
-    parts = [case.statistics(energy, state) for state in all_states(counts_of(energy))]
+    parts = [case.statistics(energy, state) for state in all_states(counts_of(energy), float)]
     return tuple(np.array(part) for part in zip(*parts, strict=True))
 
 
@@ -103,7 +97,7 @@ class Enumeration:
 
     def __init__(self, case, energy, n, free=None):
         self.counts = counts_of(energy)
-        states = all_states(self.counts)
+        states = all_states(self.counts, float)
         scores = naive_scores(case, energy if free is None else free, n).copy()
         if energy.evidence is not None:
             held = energy.evidence[n]
@@ -123,7 +117,7 @@ class Enumeration:
 
     def reduced(self, hidden):
         """Visible states (K, V) and their log-weights, hidden units summed out or at their best."""
-        visible = all_states(self.counts[: self.n_visible])
+        visible = all_states(self.counts[: self.n_visible], float)
         reduce = log_sum_exp if hidden == "marginal" else np.max
         groups = self.states[:, : self.n_visible]
         return visible, np.array([reduce(self.scores[(groups == v).all(1)]) for v in visible])
@@ -144,7 +138,7 @@ def evidences(case, energy, seed=0):
     n, width = energy.n_models, energy.n_variables
     rng = np.random.default_rng(seed)
     counts = counts_of(energy)
-    states = all_states(counts)
+    states = all_states(counts, float)
     possible = np.array([naive_scores(case, energy, m) > -np.inf for m in range(n)]).all(axis=0)
     states = states[possible]
     found = [energy]
@@ -302,7 +296,7 @@ def check_statistics(case):
     """Statistics of states, weighted sums, and expectations of independent variables."""
     for dtype in (np.float32, np.float64):
         energy = case.make(4, 2, 1.0, dtype)
-        states = all_states(energy.n_variables)
+        states = all_states(energy.n_variables, float)
         weight = np.random.default_rng(0).random(len(states))
         naive = list(zip(*[case.statistics(energy, s) for s in states], strict=True))
         found = _as_tuple(energy.statistics(states, weight))

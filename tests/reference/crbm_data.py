@@ -1,10 +1,9 @@
 """Small data and quick models for the tests of CRBMClassifier."""
 
-from itertools import product
-
 import numpy as np
 
 from reference.objects import objects
+from reference.states import all_states
 from skcrbm import CRBMClassifier
 
 PARAMETERS = (
@@ -41,7 +40,7 @@ def assert_same_parameters(a, b, **tolerance):
 
 def joint(model, x):
     """All label vectors v and -F(v | x) of each, from the fitted attributes alone."""
-    states = np.array(list(product((0, 1), repeat=len(model.visible_intercept_))))
+    states = all_states(len(model.visible_intercept_))
     b = model.visible_intercept_ + model.visible_coef_ @ x
     c = model.hidden_intercept_ + model.hidden_coef_ @ x
     return states, states @ b + np.logaddexp(0, states @ model.weights_ + c).sum(axis=1)

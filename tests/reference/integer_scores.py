@@ -6,6 +6,7 @@ without rounding, whatever cancels, and only their differences become floating p
 
 import numpy as np
 
+from reference.states import all_states
 from skcrbm.energies import (
     FactorGraphEnergy,
     IsingEnergy,
@@ -25,11 +26,6 @@ def _integers(values):
     finite = np.where(np.isfinite(values), values, 0.0).astype(float)
     found = [int(x) * _SCALE if abs(x) > 2.0**60 else int(x * _SCALE) for x in finite.ravel()]
     return np.array([*found, None], object)[:-1].reshape(finite.shape)
-
-
-def all_states(n):
-    """0/1 states (2^n, n), the first variable slowest."""
-    return (np.arange(2**n)[:, None] >> np.arange(n)[::-1]) & 1
 
 
 def _log_sum_exp(values):

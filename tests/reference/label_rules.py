@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
+from reference.states import all_states
 from skcrbm.constraints import (
     Allowed,
     Between,
@@ -154,7 +155,7 @@ def check_random_rules(rng, most=8, trees=False):
 
 def check_rules(rng, rules, n):
     """Compare all answers of `Constrained` under rules of n labels with brute force."""
-    vectors = np.array(list(product((0, 1), repeat=n)))
+    vectors = all_states(n)
     allowed = np.all([holds(rule, vectors.T) for rule in rules], axis=0) | np.zeros(2**n, bool)
     conditions = Conditions(n)
     for rule in rules:

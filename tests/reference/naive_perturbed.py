@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 
 from reference.naive_factor_graph import factor_tables
+from reference.states import all_states
 from skcrbm.inference.random_numbers import logistic_noise, random_key
 
 FAR = 1e5
@@ -84,10 +85,6 @@ def naive_messages(energy, noise, n_iter, damping, evidence=None):
     for (scope, _), message in zip(factors, old, strict=True):
         belief[scope] += message
     return np.concatenate(old), belief
-
-
-def all_states(n):
-    return np.array(list(product((0, 1), repeat=n)))
 
 
 def distribution_of_maxima(energy, n_draws, noisy, seed=0):
