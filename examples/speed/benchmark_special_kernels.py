@@ -115,6 +115,7 @@ def messages():
     model = ising(200, 2, 0.03)
     models = model, FactorGraphEnergy.from_energy(model)
     yield "dense pairs, mean_field", *asked("mean_field", "marginals", models, tol=1e-8), 1e-6
+    yield "dense pairs, tree_reweighted", *asked("tree_reweighted", "marginals", models), 1e-2
     for name, model in (
         ("a lattice", lattice(30, 30, 1)),
         ("16 lattices", lattice(30, 30, 16)),

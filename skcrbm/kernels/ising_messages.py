@@ -1,10 +1,11 @@
-"""Sum-product message passing on pairwise Boltzmann machines.
+"""Sum-product and tree-reweighted message passing on pairwise Boltzmann machines.
 
 Labels are visited in order. A visited label adds its field and the messages that it has received,
 which gives the log-odds theta of its belief. Then it sends messages to all other labels. Let s be
-the coupling of i and k, w = 2 s and x = theta_i - mu_{k->i}. The message i -> k is
+the coupling of i and k, rho the appearance probability of an edge (1 for sum-product),
+w = 2 s / rho and x = theta_i - mu_{k->i}. The message i -> k is
 
-    mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k mu_{k->i}
+    mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + rho sum_k mu_{k->i}
 
 If messages are stored as odds R = e^mu, computing a message takes a single division. With E = e^w,
 t = sigma(theta_i) and u = 1 - t, the message is
@@ -44,9 +45,10 @@ class IsingEdges(NamedTuple):
     # True if messages are stored as log-odds. False if they are stored as odds, which is possible
     # only without damping.
     in_logs: bool
-    edge: np.ndarray  # (L, L) 2 s if in_logs, else exp(2 s)
+    edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else exp(2 s / rho)
     coupling: np.ndarray  # (L, L) couplings s
-    decay: np.ndarray  # (L, L) float64, exp(-4 |s|), kept above 0
+    rho: float  # appearance probability of all edges in a spanning tree; 1 for sum-product
+    decay: np.ndarray  # (L, L) float64, exp(-4 |s| / rho), kept above 0
     piece: int  # number of odds whose product stays inside the range of float64
     damping: float  # share of the old message in the new message
 
@@ -95,7 +97,7 @@ def _send_logs(w, incoming, theta, out):
     """Compute the messages from a label to all labels, as log-odds, and write them to `out` (L,).
 
     The belief of the label has the log-odds `theta`. `incoming` (L,) holds the last messages to the
-    label, and `w` (L,) the number w = 2 s for each of its edges.
+    label, and `w` (L,) the number w = 2 s / rho for each of its edges.
     """
     for k in range(np.uintp(out.shape[0])):
         out[k] = theta - incoming[k]
@@ -253,7 +255,7 @@ def _start(model, warm, start, n, theta, free, belief, message):
         else:
             for k in range(theta.shape[0]):
                 if k != i:
-                    w = 2.0 * float(model.coupling[i, k])
+                    w = 2.0 * float(model.coupling[i, k]) / float(model.rho)
                     w = min(max(w, -_MAX_START), _MAX_START)
                     message[i, k] = message_from_beliefs(2.0 * w, theta[k], theta[i]) - w
         for k in range(theta.shape[0]):
@@ -262,11 +264,11 @@ def _start(model, warm, start, n, theta, free, belief, message):
 
 
 @jit
-def _belief(in_logs, i, field, message, piece):
+def _belief(in_logs, rho, i, field, message, piece):
     """Return the belief of label i as log-odds, given the messages to the label."""
     if in_logs:
-        return field + _sum(message[i])
-    return field + message.dtype.type(_log_product(message[i], piece))
+        return field + rho * _sum(message[i])
+    return field + rho * message.dtype.type(_log_product(message[i], piece))
 
 
 @jit
@@ -310,7 +312,7 @@ def pass_ising(model, field, free, warm, start, options, answers, kept):
     options, answers : IsingOptions, IsingAnswers
     kept : (N or 0, L, L) output, the last messages
     """
-    in_logs, edge, _, _, piece, damping = model
+    in_logs, edge, _, rho, _, piece, damping = model
     max_iter, tol, slack = options
     theta, n_iter, converged, trace = answers
     n_labels = edge.shape[0]
@@ -334,7 +336,7 @@ def pass_ising(model, field, free, warm, start, options, answers, kept):
             for i in range(n_labels):
                 if not free[n, i]:
                     continue
-                x = _belief(in_logs, i, field[n, i], message, piece)
+                x = _belief(in_logs, rho, i, field[n, i], message, piece)
                 t, u = sigmoid_pair(x, one)
                 change = max(change, abs(t - last[i]))
                 moved |= log_odds_moved(x, theta[n, i], slack, rounding)
@@ -359,7 +361,7 @@ def pass_ising(model, field, free, warm, start, options, answers, kept):
                 for i in range(n_labels):
                     if not free[n, i]:
                         continue
-                    x = _belief(in_logs, i, field[n, i], message, piece)
+                    x = _belief(in_logs, rho, i, field[n, i], message, piece)
                     moved |= log_odds_moved(x, theta[n, i], slack, rounding)
                     if iteration == 0:
                         change = max(change, abs(sigmoid_pair(x, one)[0] - last[i]))
@@ -371,7 +373,7 @@ def pass_ising(model, field, free, warm, start, options, answers, kept):
                     break
         for i in range(n_labels):
             if free[n, i]:
-                theta[n, i] = _belief(in_logs, i, field[n, i], message, piece)
+                theta[n, i] = _belief(in_logs, rho, i, field[n, i], message, piece)
         if kept.shape[0]:
             copy_into(message.ravel(), kept[n].ravel())
 

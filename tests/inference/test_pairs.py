@@ -16,6 +16,7 @@ from skcrbm.inference import (
     MeanField,
     PerturbAndMaxProduct,
     SumProduct,
+    TreeReweighted,
     available_methods,
     infer,
     sample,
@@ -256,6 +257,31 @@ def test_a_state_goes_from_a_kernel_to_the_other(monkeypatch):
         again = with_kernel(monkeypatch, n, lambda state=state: infer(energy, ask, init=state))
         assert again.n_iter.max() <= 2
         np.testing.assert_allclose(again.marginals, state.marginals, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.1, 60.0])
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("storage", [IsingEnergy, SparseIsingEnergy])
+def test_tree_reweighted_of_a_complete_graph(monkeypatch, storage, held, damping, scale):
+    """Both kernels reach the same point; strong couplings need logarithms."""
+    energy = make_ising(4, 9, 0.1, np.float64, 6)
+    energy = storage(scale * np.abs(energy.coupling), 3 * scale * energy.field)
+    energy = random_evidence(energy) if held else energy
+    method = TreeReweighted(tol=1e-12, max_iter=3000, damping=damping)
+    found = []
+    for most in (1000, 0):
+        monkeypatch.setattr(messages, "_MOST_IN_TURN", most)
+        found.append(infer(energy, method, returns=("marginals", "statistics"), return_state=True))
+        assert found[-1].converged.all()
+    np.testing.assert_allclose(found[0].marginals, found[1].marginals, atol=1e-9)
+    np.testing.assert_allclose(found[0].pairwise, found[1].pairwise, atol=1e-8)
+    assert found[0].state.values.shape != found[1].state.values.shape
+    monkeypatch.setattr(messages, "_MOST_IN_TURN", 1000)
+    for start in found:  # the beliefs of a state of the other kernel are enough
+        again = infer(energy, method, init=start)
+        np.testing.assert_allclose(again.marginals, found[0].marginals, atol=1e-9)
+    assert (infer(energy, method, init=found[0]).n_iter <= 3).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
