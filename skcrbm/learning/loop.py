@@ -33,6 +33,10 @@ _BLOCK = 4096  # number of rows whose largest values are computed together
 _LATE_PROGRESS = 0.03
 _FEW_EPOCHS = 5
 
+# Seconds of training after which the time of the fit is estimated, and the time that is long.
+_TRIAL_SECONDS = 5.0
+_LONG_SECONDS = 600.0
+
 INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 
@@ -75,6 +79,8 @@ class EpochLoop:
         self.first_epoch = plan.progress.n_epochs
         self.steps = itertools.count(plan.progress.n_steps)
         self.key = random_key(rng) if plan.objective.draws else None
+        self._begin: float | None = None  # time after the first batch, in which kernels may compile
+        self._n_timed: int | None = 0  # number of batches after the first; None ends the timing
 
     def run(
         self,
@@ -96,7 +102,7 @@ class EpochLoop:
         if the training is interrupted before the end of the first epoch. An interrupt after the
         first epoch ends the training and keeps the parameters found so far.
         """
-        plan = self.plan
+        plan, self._max_iter = self.plan, max_iter
         # Contrastive rules report the difference of two phases as their loss. This difference does
         # not measure progress, so it must not end the training.
         patience = patience and (validate is not None or plan.objective.is_loss)
@@ -186,6 +192,27 @@ class EpochLoop:
         loss, converged = loss / source.total_weight, converged / source.n_rows
         return model, Epoch(number, loss, score, converged, seconds, kept.params, share)
 
+    def _warn_of_time(self, source):
+        """Warn once if the fit may take many minutes; call this method after each batch."""
+        now, plan = time.perf_counter(), self.plan
+        if self._begin is None:
+            self._begin = now
+            return
+        if self._n_timed is None or plan.verbose:
+            return
+        self._n_timed += 1
+        elapsed = now - self._begin
+        if elapsed < _TRIAL_SECONDS:
+            return
+        n_batches = -(-source.n_originals // plan.batch_size) * self._max_iter
+        seconds, self._n_timed = elapsed / self._n_timed * n_batches, None
+        if seconds > _LONG_SECONDS:
+            warn_user(
+                f"max_iter={self._max_iter} epochs may take about {seconds / 60:.0f} minutes. "
+                "Another inference method, fewer rows or a smaller max_iter shorten the fit. "
+                "verbose=1 shows the remaining time instead of this warning"
+            )
+
     def _pass(self, model, source, optimizer, number, history):
         """Train on each batch of one pass over the rows.
 
@@ -218,6 +245,7 @@ class EpochLoop:
             if step.effective_share is not None:
                 shares.append(step.effective_share)
             model = model._replace(params=optimizer.update(model.params, gradient))
+            self._warn_of_time(source)
             # Stop if the squares of the changed parameters overflow, because the energies would
             # overflow soon.
             pairs = zip(gradient, model.params)

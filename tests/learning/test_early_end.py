@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm import MSSVMCRBM, ChainCRF, CRBMClassifier, GraphCRF, LayeredGMClassifier
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
-from skcrbm.learning import SGD, Adam, AveragedSGD, EarlyStopping
+from skcrbm.learning import SGD, Adam, AveragedSGD, EarlyStopping, loop
 
 WITH_MAX_ITER = [name for name in MODELS if "max_iter" in model_of(name).get_params(deep=False)]
 # Rules without a loss do a fixed number of epochs; these are the default rules of densities.
@@ -124,3 +124,18 @@ def test_large_coefficients_of_a_tiny_unit_are_no_divergence():
     stopping = EarlyStopping(validation_fraction=0.2)
     model = CRBMClassifier(n_hidden=0, alpha=0.0, solver=Adam(), early_stopping=stopping)
     model.fit(mixed / [1.0, 1e-12, 1e12], y)
+
+
+def test_a_long_fit_is_announced(monkeypatch):
+    """The expected time is known after a few batches; `verbose` and `partial_fit` do without it."""
+    monkeypatch.setattr(loop, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_LONG_SECONDS", 0.0)
+    X, y = data_of("CRBMClassifier", 40)
+    model = CRBMClassifier(2, alpha=0.1, learning="cd", max_iter=3, random_state=0)
+    with pytest.warns(UserWarning, match="max_iter=3 epochs may take about 0 minutes") as record:
+        model.fit(X, y)
+    assert len(record) == 1
+    monkeypatch.setattr(loop, "_LONG_SECONDS", 60.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y).partial_fit(X, y)
