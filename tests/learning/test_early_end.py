@@ -131,7 +131,7 @@ def test_a_long_fit_is_announced(monkeypatch):
     monkeypatch.setattr(loop, "_TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(loop, "_LONG_SECONDS", 0.0)
     X, y = data_of("CRBMClassifier", 40)
-    model = CRBMClassifier(2, alpha=0.1, learning="cd", max_iter=3, random_state=0)
+    model = CRBMClassifier(n_hidden=2, alpha=0.1, learning="cd", max_iter=3, random_state=0)
     with pytest.warns(UserWarning, match="max_iter=3 epochs may take about 0 minutes") as record:
         model.fit(X, y)
     assert len(record) == 1
