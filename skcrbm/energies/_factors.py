@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.utils.labels import has_labels
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import as_real, check_count
+from skcrbm.utils.validation import as_real, check_count, has_labels
 
 
 def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:

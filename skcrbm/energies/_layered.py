@@ -16,7 +16,14 @@ from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.labels import by_label, with_new_labels
 from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import as_float_array, as_real, as_row_fields, kernel_array, own_array
+from skcrbm.utils.validation import (
+    as_float_array,
+    as_real,
+    as_row_fields,
+    has_labels,
+    kernel_array,
+    own_array,
+)
 
 
 class LayeredEnergy(BaseEnergy):
@@ -65,7 +72,8 @@ class LayeredEnergy(BaseEnergy):
         self.structure = structure
         self._slices = structure.unit_slices
         width = max(part.stop for part in self._slices[1:])
-        field, self.labels = with_new_labels(field, "field")
+        if has_labels(field):
+            field, self.labels = with_new_labels(field, "field")
         field = as_row_fields(field, "field", width, "n_variables")
         weights = [
             as_float_array(np.ravel(as_real(w, f"weights[{c}]", "(K,)")), f"weights[{c}]", "(K,)")
@@ -75,7 +83,8 @@ class LayeredEnergy(BaseEnergy):
         self.field = own_array(field, dtype)
         self.unaries = None
         if unaries is not None:
-            unaries = by_label(unaries, "unaries", width, self.labels)
+            if has_labels(unaries):
+                unaries = by_label(unaries, "unaries", width, self.labels)
             unaries = as_row_fields(unaries, "unaries", width, "n_variables")
             self.unaries = own_array(unaries[0], dtype)
         self.weights = tuple(own_array(w, dtype) for w in weights)

@@ -30,7 +30,7 @@ from skcrbm.utils.labels import Labels, by_label
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import as_real, own_array
+from skcrbm.utils.validation import as_real, has_labels, own_array
 
 #: All queries that `infer` and `sample` can answer. An energy class may support only some of them.
 QUERIES = frozenset({"marginals", "statistics", "log_partition", "map", "marginal_map"})
@@ -186,7 +186,7 @@ class BaseEnergy(Versioned, ABC):
             `fields`, an array is not real-valued, or there are not as many models as rows of
             evidence.
         """
-        if len(fields) == len(self.fields):
+        if len(fields) == len(self.fields) and any(map(has_labels, fields)):
             fields = tuple(
                 by_label(field, "fields", present.shape[-1], labels)
                 for field, present, labels in zip(fields, self.fields, self._field_labels())
@@ -363,7 +363,8 @@ class BaseEnergy(Versioned, ABC):
         """
         shape = self.n_models, self.n_variables
         expected = f"({shape[0]}, {shape[1]}) or ({shape[1]},)"
-        evidence = by_label(evidence, "clamp", shape[1], self.labels, partial=True)
+        if has_labels(evidence):
+            evidence = by_label(evidence, "clamp", shape[1], self.labels, partial=True)
         evidence = as_real(evidence, "clamp", expected)
         if evidence.shape not in (shape, shape[1:]):
             raise ValueError(f"clamp must have shape {expected}, got {evidence.shape}")
@@ -702,9 +703,10 @@ class BaseEnergy(Versioned, ABC):
 
 def checked_beta(beta: Any) -> float:
     """Return an inverse temperature, or raise a ValueError if it is negative or not finite."""
-    if not (isinstance(beta, Real) and 0 <= beta < np.inf):
+    value = float(beta) if isinstance(beta, Real) else np.nan
+    if not 0 <= value < np.inf:
         raise ValueError(f"beta must be a finite number of at least 0, got {beta!r}")
-    return float(beta)
+    return value
 
 
 def _checked_rows(index, n_models):

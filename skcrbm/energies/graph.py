@@ -58,7 +58,7 @@ from skcrbm.utils.limits import (
     UNDECIDED_FIELD,
 )
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import as_real, as_row_fields, kernel_array, own_array
+from skcrbm.utils.validation import as_real, as_row_fields, has_labels, kernel_array, own_array
 
 
 class FactorGraphEnergy(BaseEnergy):
@@ -161,14 +161,18 @@ class FactorGraphEnergy(BaseEnergy):
         n_states: ArrayLike | None = None,
     ):
         parts = as_factors(factors)
-        n_states, labels = with_new_labels(n_states, "n_states")
+        labels = None
+        if has_labels(n_states):
+            n_states, labels = with_new_labels(n_states, "n_states")
         if hasattr(field, "columns") and has_axis_of_states(parts, field, n_states):
             field, self.labels = table_by_row(field, "field", labels)
-        else:
+        elif has_labels(field):
             field, self.labels = with_new_labels(field, "field", labels)
+        else:
+            self.labels = labels
         field = None if field is None else as_real(field, "field", "(n,) or (N, n), or with states")
         try:
-            np.ndim(n_states)
+            np.asarray(n_states)
         except ValueError as error:  # rows of different lengths
             raise ValueError(f"n_states must be an int for each variable: {error}") from error
         by_state = has_axis_of_states(parts, field, n_states)

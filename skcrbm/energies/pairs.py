@@ -28,13 +28,14 @@ from skcrbm.energies._labelled import (
 from skcrbm.energies._sparse_graph import ColourLanes, Neighbours, SparseGraph
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block, checked_beta
 from skcrbm.energies.states import infinite_where_held, unchecked
-from skcrbm.utils.labels import by_label, has_labels, matrix_with_labels, with_new_labels
+from skcrbm.utils.labels import by_label, matrix_with_labels, with_new_labels
 from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED, MAX_MATRIX_ENTRIES
 from skcrbm.utils.validation import (
     as_float_array,
     as_real,
     as_row_fields,
     check_index,
+    has_labels,
     kernel_array,
     own_array,
 )
@@ -197,11 +198,15 @@ class IsingEnergy(PairwiseEnergy):
     _constants = ("offset",)
 
     def __init__(self, coupling: Any, field: ArrayLike | None = None):
-        coupling, labels, _ = matrix_with_labels(coupling, "coupling", symmetric=True)
+        labels = None
+        if has_labels(coupling):
+            coupling, labels, _ = matrix_with_labels(coupling, "coupling", symmetric=True)
         self._set(couplings_of(coupling), field, labels)
 
     def _set(self, pairs, field, labels=None):
-        field, self.labels = with_new_labels(field, "field", labels)
+        if has_labels(field):
+            field, labels = with_new_labels(field, "field", labels)
+        self.labels = labels
         field = np.zeros((1, pairs.n_variables), pairs.values.dtype) if field is None else field
         field = as_row_fields(field, "field", pairs.n_variables, "L")
         dtype = np.result_type(pairs.values, field)
@@ -239,7 +244,9 @@ class IsingEnergy(PairwiseEnergy):
         ValueError
             If a pair occurs twice or joins a variable to itself, or an array has a wrong shape.
         """
-        field, labels = with_new_labels(field, "field")
+        labels = None
+        if has_labels(field):
+            field, labels = with_new_labels(field, "field")
         check_index(edges, weights, "weights", "edges")
         listed = has_labels(edges)
         empty = np.empty((0, 2), np.int64)

@@ -16,7 +16,13 @@ from skcrbm.energies.states import infinite_where_held
 from skcrbm.utils.labels import Labels, matrix_with_labels, with_new_labels
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
-from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array, own_array
+from skcrbm.utils.validation import (
+    as_float_array,
+    as_row_fields,
+    has_labels,
+    kernel_array,
+    own_array,
+)
 
 # A hidden unit with the input c (bias plus weighted visible units) adds _GAIN["marginal"](0, c) =
 # softplus(c) to the log-weight of a visible state if the hidden units are summed out. If they are
@@ -76,11 +82,15 @@ class RBMEnergy(PairwiseEnergy):
     _saved = ("weights", "visible_bias", "hidden_bias")
 
     def __init__(self, weights: ArrayLike, visible_bias: ArrayLike, hidden_bias: ArrayLike):
-        weights, rows, columns = matrix_with_labels(weights, "weights", symmetric=False)
+        rows = columns = None
+        if has_labels(weights):
+            weights, rows, columns = matrix_with_labels(weights, "weights", symmetric=False)
         weights = as_float_array(weights, "weights", "(V, H)")
         n_visible, n_hidden = weights.shape
-        visible_bias, rows = with_new_labels(visible_bias, "visible_bias", rows)
-        hidden_bias, columns = with_new_labels(hidden_bias, "hidden_bias", columns)
+        if has_labels(visible_bias):
+            visible_bias, rows = with_new_labels(visible_bias, "visible_bias", rows)
+        if has_labels(hidden_bias):
+            hidden_bias, columns = with_new_labels(hidden_bias, "hidden_bias", columns)
         visible_bias = as_row_fields(visible_bias, "visible_bias", n_visible, "V")
         hidden_bias = as_row_fields(hidden_bias, "hidden_bias", n_hidden, "H")
         dtype = np.result_type(weights, visible_bias, hidden_bias)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from skcrbm.utils.labels import by_label
+from skcrbm.utils.validation import has_labels
 
 # Methods of energies that validate their first argument, which must hold 0/1 states, and the shape
 # of this argument. The energy has N models of n variables, of which V are visible; K and C are any
@@ -58,9 +59,10 @@ def _checking(method, shape, check, own_check):
             states = kwargs.pop(argument)
         else:  # raises the usual TypeError
             return method(self, **kwargs)
-        width = self.n_visible if shape.endswith("V)") else self.n_variables
-        labels = None if self.labels is None else self.labels[:width]
-        states = by_label(states, argument, width, labels)
+        if has_labels(states):
+            width = self.n_visible if shape.endswith("V)") else self.n_variables
+            labels = None if self.labels is None else self.labels[:width]
+            states = by_label(states, argument, width, labels)
         states = getattr(self, own_check, check)(states, argument)
         _check_shape(self, states, argument, shape)
         return method(self, states, *args, **kwargs)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.formats.words import Words, checked_n_states, joined
-from skcrbm.utils.labels import by_label, has_labels, with_indices
+from skcrbm.utils.labels import by_label, with_indices
 from skcrbm.utils.limits import MAX_FILE_ENTRIES
-from skcrbm.utils.validation import as_real
+from skcrbm.utils.validation import as_real, has_labels
 
 #: Names of the tasks of the competitions.
 TASKS = ("PR", "MAR", "MAP", "MPE", "MMAP")

@@ -12,17 +12,11 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+
+from skcrbm.utils.validation import has_labels
 
 #: Labels of the variables of a model, or None if the variables have no labels.
 Labels = tuple[Hashable, ...] | None
-
-
-def has_labels(values: Any) -> bool:
-    """Return True for mappings, pandas objects, and data frames of any library."""
-    if isinstance(values, np.ndarray) or sparse.issparse(values):
-        return False
-    return hasattr(values, "items") or hasattr(values, "columns")
 
 
 def by_label(

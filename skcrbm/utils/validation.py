@@ -41,6 +41,16 @@ def own_array(array: Any, dtype: Any = None) -> np.ndarray:
     return np.array(array, dtype, order="C")
 
 
+def has_labels(values: Any) -> bool:
+    """Return True for mappings, pandas objects, and data frames of any library.
+
+    `skcrbm.utils.labels` reads their labels.
+    """
+    if isinstance(values, np.ndarray) or sparse.issparse(values):
+        return False
+    return hasattr(values, "items") or hasattr(values, "columns")
+
+
 def as_real(array: Any, name: str, shape: str) -> np.ndarray:
     """Return `array` as a float32 or float64 ndarray in the byte order of the machine.
 

@@ -15,11 +15,12 @@ import numpy as np
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.inference.search.found import FoundLabels
-from skcrbm.inference.search.precision import score_share, two_sum
 from skcrbm.kernels.ising_search import (
     HINGE,
     MAP,
     PLAIN_NODES,
+    ROUNDING,
+    SCORE_ROUNDING,
     TIE_SHARE,
     SearchAnswers,
     SearchLimits,
@@ -121,6 +122,11 @@ def _branch_and_bound(problem, method, start, n_jobs):
     if problem.margin is None and len(problem.coupling) >= _MANY_LABELS:
         return _search_open_labels(problem, method, n_jobs)
     return _search_all_labels(problem, method, n_jobs)
+
+
+def score_share(n_labels: int) -> float:
+    """Return the rounding error of a score of labels, as a share of the largest margin."""
+    return min(ROUNDING, SCORE_ROUNDING * n_labels**2)
 
 
 def _without_couplings(problem):
@@ -265,6 +271,13 @@ def _visit_all(problem, rows, found):
     found.value[rows] = found.lower[rows] = value[np.arange(len(best)), best]
 
 
+def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rounded sum of two arrays, and its rounding error."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
 def _keep_highest(kept, fields, coupling, signs):
     """Keep the states with the highest scores, which are computed to twice the precision.
 
@@ -279,9 +292,9 @@ def _keep_highest(kept, fields, coupling, signs):
         terms = [signs[:, i] * fields[tied, i, None]]
         terms += [signs[:, i] * signs[:, k] * coupling[i, k] for k in range(i)]
         for term in terms:
-            total, lost = two_sum(total, term)
+            total, lost = _two_sum(total, term)
             error += lost
-    total, error = two_sum(total, error)
+    total, error = _two_sum(total, error)
     for part in (total, error):
         largest = np.where(kept[tied], part, -np.inf).max(axis=1, keepdims=True)
         kept[tied] &= part == largest

@@ -20,7 +20,7 @@ from skcrbm.inference.methods._searches import MapSearch
 from skcrbm.inference.registry import solver_for
 from skcrbm.inference.search import cliques, ising
 from skcrbm.inference.search.found import FoundLabels
-from skcrbm.inference.search.precision import NATS, resolution, score_share
+from skcrbm.inference.search.precision import NATS, resolution
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 
 # Nodes of "map_search" for each node of `node_limit`.
@@ -74,7 +74,9 @@ def _rounding(energy):
     log_odds, influence = energy.own_log_odds()
     undecided = energy.free & (np.abs(log_odds) <= (1 + TIE) * influence)
     fields = np.where(undecided, np.abs(log_odds), 0.0).max(axis=1, initial=0.0)
-    return score_share(energy.n_variables) * (fields + np.max(influence, axis=-1, initial=0.0))
+    return ising.score_share(energy.n_variables) * (
+        fields + np.max(influence, axis=-1, initial=0.0)
+    )
 
 
 def solve_icm(method, energy, query):

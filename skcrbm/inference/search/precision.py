@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from skcrbm.kernels.ising_search import ROUNDING, SCORE_ROUNDING
-
 # A rounding error of a score may be ignored up to NATS or, if all terms of a model are large, up
 # to _SHARE times the smallest term.
 NATS, _SHARE = 1e-6, 1e-3
 # A term of a size below this share of the sum of all sizes may itself be a rounding error.
 _NOISE = 4 * float(np.finfo(np.float64).eps)
-
-
-def score_share(n_labels: int) -> float:
-    """Return the rounding error of a score of labels, as a share of the largest margin."""
-    return min(ROUNDING, SCORE_ROUNDING * n_labels**2)
-
-
-def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rounded sum of two arrays, and its rounding error."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
 
 
 def resolution(sizes: np.ndarray) -> float:
