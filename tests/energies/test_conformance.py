@@ -21,6 +21,11 @@ SLOW = {
     for energy in ("factor graph", "zeros and logic", "sparse Ising")
     for name in ("gibbs_with_gradients", "perturb_and_map")
     if (energy, name) != ("sparse Ising", "gibbs_with_gradients")
+} | {
+    ("states", "perturb_and_map"),
+    ("states", "gibbs"),
+    ("layered, three states", "gibbs"),
+    ("zeros and logic", "perturb_and_max_product"),
 }
 RANDOM = {*proofs.METHODS_THAT_DRAW, "perturb_and_map", "simulated_annealing"}
 # In float32, random methods are tested on a case of each energy: the others share its kernels.

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from reference.cases import deep
 from reference.sklearn_checks import run_check
 from reference.states import all_states
 from scipy.special import logsumexp
@@ -547,7 +548,7 @@ def test_a_warm_start_continues_from_the_fit():
         LabelGraphCRF(early_stopping=True).fit(X, y)
 
 
-@pytest.mark.parametrize("solver", ["adam", "asgd", "sgd"])
+@pytest.mark.parametrize("solver", ["adam", "asgd", deep("sgd")])
 def test_stochastic_solvers_come_near_the_optimum(solver):
     X, y = chain_data()
     best = LabelGraphCRF(alpha=0.01, alpha_pairs=0.01, max_iter=500).fit(X, y)

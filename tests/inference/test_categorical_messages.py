@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from reference.cases import deep
 from reference.categorical import Enumerated, random_graph, with_logic
 from reference.dtypes import float32_test
 
@@ -198,7 +199,7 @@ def test_a_chain_needs_few_sweeps():
     )
 
 
-@pytest.mark.parametrize("method", [*SUMS, MaxProduct])
+@pytest.mark.parametrize("method", [SumProduct, MaxProduct, deep(TreeReweighted)])
 def test_starts(method):
     energy = random_graph(4, (3, 2, 4, 3), [(0, 1, 2), (2, 3), (3, 0), (1, 3)], n_models=5)
     options = {"return_state": True, "damping": 0.4, "max_iter": 60}

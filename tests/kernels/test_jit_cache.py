@@ -345,6 +345,7 @@ print(first(Pair(1.0, 2.0)), sum(first.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.deep
 def test_fields_of_named_tuples_are_in_the_key(site, tmp_path):
     """The class of a tuple is not imported by the kernel, and its fields may change places."""
     kernel = "from skcrbm.kernels.jit import jit\n@jit\ndef first(pair):\n    return pair.a\n"
