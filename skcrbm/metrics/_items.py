@@ -236,4 +236,8 @@ def item_scorer(name: str, *, labels: Sequence[Any] | None = None) -> _ItemScore
         )
     if labels is not None and name not in _OF_CLASSES:
         raise ValueError(f"labels is for the scores {', '.join(_OF_CLASSES)}; got name={name!r}")
+    if isinstance(labels, (str, bytes)):
+        raise ValueError(
+            f"labels should be a list of classes, such as [{labels!r}]; got {labels!r}"
+        )
     return _ItemScorer(name, labels=None if labels is None else tuple(labels))

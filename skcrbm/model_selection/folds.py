@@ -134,6 +134,8 @@ def out_of_fold(
             return respond(estimator, X, *beside)
     stratify = y if stratify is None else stratify
     splits = _splits(cv, X, stratify, groups)
+    if not splits:
+        raise ValueError(f"cv={cv!r} makes no folds")
     tests = np.concatenate([np.asarray(test) for _, test in splits])
     if not np.array_equal(np.sort(tests), np.arange(len(y))):
         raise ValueError("cv must put every row into exactly one test fold, as K-fold splits do")

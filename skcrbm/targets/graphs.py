@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 
 from skcrbm.targets.codes import codes_of, find_classes, is_missing, refuse_text_of_missing
 from skcrbm.targets.feature_names import ColumnNames, column_names
+from skcrbm.targets.pixels import pixel_values
 from skcrbm.targets.sequences import (
     GRAPH,
     FeatureIndex,
@@ -499,7 +500,10 @@ def grid_graph(
 
 def _checked_pixels(image, n_axes, axes):
     """Return an image or volume as an array with a last axis for the channels."""
-    pixels = np.asarray(image, np.float64)
+    try:
+        pixels = pixel_values(image)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"image should hold numbers: {error}") from error
     if pixels.ndim == n_axes:
         pixels = pixels[..., None]
     if pixels.ndim != n_axes + 1 or 0 in pixels.shape:

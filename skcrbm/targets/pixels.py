@@ -183,15 +183,15 @@ def pixel_weights(sample_weight: Any, arrays: ImageArrays) -> np.ndarray:
 
     A ValueError is raised if the weights are negative, not numbers, all 0, or have a wrong shape.
     """
-    shapes, first = arrays.shapes, None
+    shapes, of_pixels = arrays.shapes, False
     if isinstance(sample_weight, Iterator):
         raise ValueError(
             "sample_weight should be an array (n_images,) or a list of images, got "
             f"{type(sample_weight).__name__}; convert it to a list"
         )
     if isinstance(sample_weight, Iterable) and not isinstance(sample_weight, (str, bytes, dict)):
-        first = next((part for part in sample_weight if part is not None), None)
-    if not isinstance(first, (list, tuple)) and np.ndim(first) == 0:
+        of_pixels = any(isinstance(part, (list, tuple)) or np.ndim(part) for part in sample_weight)
+    if not of_pixels:
         return np.repeat(check_sample_weight(sample_weight, shapes[:, :1]), np.diff(arrays.start))
     parts = pixel_labels(sample_weight, shapes, "sample_weight")
     for i, given in enumerate(sample_weight):

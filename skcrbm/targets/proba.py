@@ -41,7 +41,11 @@ def dense_answer(answer: Any, names: Any = None, name: str = "predict_proba(X)")
         return answer.toarray()
     if np.ma.is_masked(answer):
         raise ValueError(f"{name} must not have masked entries")
-    return np.asarray(answer if names is None else in_order_of(answer, names, name))
+    answer = answer if names is None else in_order_of(answer, names, name)
+    try:
+        return np.asarray(answer)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a matrix, with rows of equal length: {error}") from error
 
 
 def names_or_numbers(names: Any, n_labels: int | None) -> Any:

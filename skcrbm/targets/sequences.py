@@ -608,8 +608,7 @@ def item_weights(sample_weight: Any, start: np.ndarray, kind: Structure) -> np.n
         return None
     if isinstance(sample_weight, Iterator) or is_frame(sample_weight) or issparse(sample_weight):
         return None
-    first = next((part for part in sample_weight if part is not None), None)
-    if np.ndim(first) == 0 and not isinstance(first, (list, tuple)):
+    if not any(isinstance(part, (list, tuple)) or np.ndim(part) for part in sample_weight):
         return None
     lengths = np.diff(start)
     if len(sample_weight) != len(lengths):

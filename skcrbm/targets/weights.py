@@ -22,7 +22,7 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.validation import check_array
 
 from skcrbm.targets.names import in_order_of, is_frame, label_names_of
-from skcrbm.utils.validation import NothingToLearnError, require_finite_sum
+from skcrbm.utils.validation import NothingToLearnError, require_normal
 
 
 class LabelLayers(NamedTuple):
@@ -74,7 +74,7 @@ def checked_label_weight(sample_weight: Any, shape: tuple, names: Any = None) ->
         raise ValueError(f"{wanted}; got {weight.shape}")
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight must hold finite numbers that are not negative")
-    require_finite_sum(weight)
+    require_normal(weight)
     return weight
 
 

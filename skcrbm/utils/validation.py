@@ -369,12 +369,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
                 "sample_weight is zero for every row; at least one row needs a positive weight"
             )
         weight = check_weights(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        require_finite_sum(weight)
-        if len(weight) and 0 < weight.max() < np.finfo(np.float64).tiny:
-            raise ValueError(
-                f"sample_weight is too small: the largest weight is {weight.max():g}, below the "
-                "smallest normal float; multiply the weights by a large number"
-            )
+        require_normal(weight)
         return weight
     except (OverflowError, TypeError, ValueError) as error:
         if "sample_weight" in str(error):
@@ -382,11 +377,16 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
         raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
 
 
-def require_finite_sum(weight: np.ndarray) -> None:
-    """Raise a ValueError if the sum of finite weights is too large for a float."""
+def require_normal(weight: np.ndarray) -> None:
+    """Raise a ValueError if the sum of weights is too large, or the largest one too small."""
     with np.errstate(over="ignore"):
         if not np.isfinite(weight.sum()):
             raise ValueError("sample_weight is too large: the sum of the weights must be finite")
+    if 0 < weight.max(initial=0) < np.finfo(np.float64).tiny:
+        raise ValueError(
+            f"sample_weight is too small: the largest weight is {weight.max():g}, below the "
+            "smallest normal float; multiply the weights by a large number"
+        )
 
 
 def refuse_label_weights(sample_weight: Any) -> None:

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from reference.every_estimator import data_of, model_of
 
-from skcrbm import ChainCRF, LabelGraphCRF
+from skcrbm import ChainCRF, LabelGraphCRF, grid_graph
+from skcrbm.calibration import CalibratedMarginals
 from skcrbm.datasets import load_mediamill
+from skcrbm.decoding import decode_marginals
 from skcrbm.learning import Adam
+from skcrbm.metrics import item_scorer
 
 
 @pytest.mark.parametrize("name", ["CRBMClassifier", "ChainCRF", "RBM", "DecodedClassifier"])
@@ -76,3 +79,29 @@ def test_a_class_that_training_did_not_have():
         score = model.score(X, new)
     right = (model.predict(X) == new).all(axis=1)
     assert score == right.mean()
+
+
+def test_tiny_weights_of_labels():
+    X, y = data_of("CRBMClassifier", 20)
+    with pytest.raises(ValueError, match="sample_weight is too small: the largest weight is 1e-3"):
+        model_of("CRBMClassifier").fit(X, y, sample_weight=np.full(y.shape, 1e-310))
+
+
+@pytest.mark.parametrize("name", ["ChainCRF", "GraphCRF", "GridCRF"])
+def test_weights_of_rows_beside_weights_of_items(name):
+    X, y = data_of(name, 3)
+    weight = [1.0, *(np.ones(np.shape(labels)) for labels in y[1:])]
+    with pytest.raises(ValueError, match=r" 0 of sample_weight should h"):
+        model_of(name).fit(X, y, weight)
+
+
+def test_arguments_in_a_wrong_form():
+    X, y = data_of("CRBMClassifier", 20)
+    for call, message in (
+        (lambda: decode_marginals([[0.5], [0.5, 0.1]]), "proba must be a matrix, with rows of"),
+        (lambda: CalibratedMarginals(model_of("CRBMClassifier"), cv=[]).fit(X, y), "no folds"),
+        (lambda: grid_graph("a"), "image should hold numbers"),
+        (lambda: item_scorer("f1_macro", labels="ab"), r"a list of classes, such as \['ab'\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
