@@ -33,7 +33,6 @@ from skcrbm.energies import (
 from skcrbm.energies.chain import SecondOrderEnergies
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
 from skcrbm.energies.image_model import ImageModel, ImageStructure, pair_steps
-from skcrbm.energies.two_states import two_states
 from skcrbm.inference import BranchAndBound, infer
 from skcrbm.inference.chains import best_paths, chain_marginals
 from skcrbm.inference.images import Network, Sheet
@@ -62,10 +61,11 @@ class AnyRBM(RBMEnergy):
 
 
 def asked(method, answer, models, **options):
-    """Return a function for each of two energies; it makes inference and returns the answer.
+    """Return a function for each energy; it makes inference and returns the answer.
 
     The answer "score" stands for the scores of the best states, which the first energy computes.
-    The answer "samples" is returned as None, because samples are not compared.
+    The answer "samples" is returned as None, because samples are not compared. The answer
+    "marginal_map" is the state.
     """
     returns = "map" if answer == "score" else answer
 
@@ -73,6 +73,8 @@ def asked(method, answer, models, **options):
         found = infer(energy, method, returns=returns, n_jobs=1, **options)
         if answer == "score":
             return models[0].score(found.assignment)
+        if answer == "marginal_map":
+            return found.assignment
         return None if answer == "samples" else getattr(found, answer)
 
     return [partial(run, energy) for energy in models]
@@ -101,6 +103,16 @@ def lattice(height, width, n_models, scale=0.4):
     return SparseIsingEnergy.from_edges(edges, rng.normal(0, scale, len(edges)), field)
 
 
+def with_three_states(graph):
+    """Add a variable of three states, so that the kernel for any number of states answers."""
+    n_models, n = graph.field.shape
+    fields = np.zeros((n_models, n + 1, 3))
+    fields[:, :n, 1] = graph.field
+    scopes = [scope for group in graph.tables for scope in group.variables]
+    tables = [row for group in graph.tables for row in group.log_potentials.reshape(-1, 2, 2)]
+    return FactorGraphEnergy.from_tables(scopes, tables, fields, n_states=[2] * n + [3])
+
+
 def messages():
     """Compare messages and mean field of RBMs, dense pairs and 0/1 tables with those of graphs."""
     model = rbm(60, 40, 64, 0.15)
@@ -122,7 +134,7 @@ def messages():
         ("2000 models of 6 variables", ising(6, 2000, 0.3)),
     ):
         graph = FactorGraphEnergy.from_energy(model)
-        models = graph, two_states(graph)
+        models = graph, with_three_states(graph)
         yield f"0/1 tables, {name}, mean_field", *asked("mean_field", "log_partition", models), None
 
 
@@ -258,6 +270,15 @@ def searches():
     yield "pairs, linear program", *asked("linear_program", "map_bound", few), None
     few = [energy.rows([0, 1]) for energy in (model, graph)]
     yield "Ising, linear program by flows", *asked("linear_program", "score", few), None
+    model = FactorGraphEnergy.from_energy(lattice(16, 20, 1))
+    functions = (
+        asked("map_search", "score", [model], random_state=0)[0],
+        asked("exact", "score", [model], max_entries=2**26)[0],
+    )
+    yield "best states of wide graphs, buckets", *functions, 1e-9
+    models = [rbm(20, 30, 1, 0.3)]
+    functions = (asked(m, "marginal_map", models)[0] for m in ("dual_decomposition", "exact"))
+    yield "RBM, marginal MAP by dual decomposition", *functions, 0
 
 
 def samplers():
