@@ -136,9 +136,10 @@ class InferenceResult(Versioned):
         What ended the search for each state in `assignment`:
 
         - "proved": the state is proven to be the best, up to rounding.
-        - "precision": the search is complete, but rounding errors, or the tolerances of HiGHS, may
-          hide a state that is better by up to `gap`. A search by bounds says so if its rounding
-          errors may exceed a thousandth of the smallest term of the score.
+        - "precision": the search is complete, but rounding errors, the tolerances of HiGHS, or the
+          option `tol` of "dual_decomposition" may hide a state that is better by up to `gap`. A
+          search by bounds says so if its rounding errors may exceed a thousandth of the smallest
+          term of the score.
         - "converged": the iteration no longer changes the state or the bound, which proves nothing.
         - "max_iter": the iterations or sweeps that the options allow are done.
         - "max_nodes": the search has reached its limit of nodes (`max_nodes` or `node_limit`).

@@ -9,6 +9,10 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
+# A state is proven if its gap is at most this number times the rounding error of a log-weight; the
+# bound of the kernel includes a few rounding errors.
+_PROOF = 16
+
 
 def solve(method, energy, query):
     """Compute "marginal_map" and "map_bound"; see `DualDecomposition`."""
@@ -41,8 +45,10 @@ def solve(method, energy, query):
     answer["assignment"][:] = np.hstack([visible, hidden > 0.5])
     gap = np.maximum(bound, score) - score
     limit = "max_nodes" if method.node_limit > 1 else "max_iter"
-    ended = np.where(answer["converged"], "converged", limit).astype(object)
-    ended[answer["converged"] & (gap <= _rounding(model))] = "proved"
+    # A search with node_limit=1 also converges if its bound no longer falls.
+    near = "precision" if method.node_limit > 1 else "converged"
+    ended = np.where(answer["converged"], near, limit).astype(object)
+    ended[answer["converged"] & (gap <= _PROOF * _rounding(model))] = "proved"
     answer["stopped_by"] = ended
     if "map_bound" in query.returns:
         answer["map_bound"] = np.maximum(bound, score)
