@@ -23,7 +23,7 @@ LIMITS = {
     "LMBMClassifier.predict": (31, 21),
     "SSVMClassifier.fit": (35, 21),
     "SSVMClassifier.predict": (29, 22),
-    "ChainCRF.fit": (32, 22),
+    "ChainCRF.fit": (33, 22),
     "ChainCRF.predict": (13, 12),
     "GraphCRF.fit": (52, 38),
     "GraphCRF.predict": (36, 30),

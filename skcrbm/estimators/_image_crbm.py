@@ -238,7 +238,8 @@ class ImageCRBM(RBMClassifier):
             the size of the images in X.
         sample_weight : array-like of shape (n_samples,) or the shape of y, default=None
             Non-negative weights of the images or of single pixels. An image of weight k counts as k
-            copies of the image, and a pixel of weight 0 is a missing pixel.
+            copies of the image in the loss; the penalties and the size of the steps depend on the
+            number of images only. A pixel of weight 0 is a missing pixel.
 
         Returns
         -------

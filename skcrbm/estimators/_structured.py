@@ -655,7 +655,8 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
         constraints.
         """
         X = _listed(X)
-        batch = self._coded(X, in_rows_of(_listed(y_known), X), "y_known")
+        known = None if y_known is None else in_rows_of(_listed(y_known), X)
+        batch = self._coded(X, known, "y_known")
         self._require_possible(batch, "y_known")
         return batch
 
