@@ -1,5 +1,7 @@
 """Energies own their arrays: changes of the caller's arrays after construction change nothing."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +20,8 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.energies.grouped_rbm import GroupedRBMEnergy
-from skcrbm.inference import infer
+from skcrbm.inference import available_methods, infer
+from skcrbm.inference.registry import METHODS
 from skcrbm.layers import Dense
 from skcrbm.utils.categorical import OutputUnits
 
@@ -194,3 +197,29 @@ def test_masked_states():
         for ask in (energy.score, energy.statistics):
             with pytest.raises(ValueError, match="states must not have masked entries"):
                 ask(states)
+
+
+@pytest.mark.parametrize("kind", ["RBM", "one-hot RBM", "Ising", "sparse Ising", "factor graph"])
+def test_infer_changes_no_earlier_result(kind):
+    """A method that continues from a result leaves the result as it is."""
+    make, parts = MAKE[kind]
+    energy = make(*parts)
+    continued = set()
+    for name in available_methods(energy):
+        method = METHODS.get(name)
+        if "init" not in method.accepts:
+            continue
+        options = {"random_state": 0} if method().is_random else {}
+        if "max_iter" in vars(method()):
+            options["max_iter"] = 4
+        if "return_state" in method.accepts:
+            options["return_state"] = True
+        for answer in sorted(method().supports(energy) & {"marginals", "samples", "map"}):
+            first = infer(energy, name, returns=answer, **options)
+            before = pickle.dumps(first)
+            one = infer(energy, name, returns=answer, init=first, **options)
+            assert pickle.dumps(first) == before, (name, answer)
+            two = infer(energy, name, returns=answer, init=first, **options)
+            np.testing.assert_array_equal(pickle.dumps(one), pickle.dumps(two))
+            continued.add(name)
+    assert "gibbs" in continued

@@ -180,7 +180,7 @@ def answer_by_maxima(
             noise[:, ~noisy] = 0.0
         start = None
         if before is not None and before.messages is not None:
-            start = before.messages[items]
+            start = before.messages[items].copy()  # solvers change it in place
         states, sent = maximise(rows, noise, start, keep=keep)
         samples[items] = states
         if messages is not None:
