@@ -128,10 +128,9 @@ class IsingEnergy(PairwiseEnergy):
     represents y = +1. Marginals are P(y_i = +1).
 
     Couplings are stored as they are given: an array as a matrix (L, L), a sparse matrix as a list
-    of edges. All methods of inference work with both: "exact" and "sum_product" choose their
-    computation by the number of couplings, whatever the storage is. Edges take memory and time in
-    proportion to their number, and a matrix in proportion to L^2. Statistics have the form of the
-    couplings.
+    of edges. All methods of inference work with both, and choose their computation by the number of
+    labels and couplings, whatever the storage is. Edges take memory in proportion to their number,
+    and a matrix in proportion to L^2. Statistics have the form of the couplings.
 
     Parameters
     ----------

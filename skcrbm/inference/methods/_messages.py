@@ -81,12 +81,12 @@ class SumProduct(MessagePassing):
     Pairwise beliefs agree with the visible marginals after any number of iterations, and with the
     hidden marginals at convergence.
 
-    In an `IsingEnergy` with a matrix of couplings the labels are visited in turn: each label reads
-    the messages to it, and sends messages to all other labels. Pairwise beliefs always agree with
-    the marginals.
+    In an `IsingEnergy` with few labels, or with couplings between many pairs, the labels are
+    visited in turn: each label reads the messages to it, and sends messages to all other labels.
+    Pairwise beliefs always agree with the marginals.
 
-    In a `FactorGraphEnergy`, and an `IsingEnergy` with sparse couplings, the variables are visited
-    in turn, forward and backward; two iterations are enough on trees. A table whose variables are
+    In a `FactorGraphEnergy`, and an `IsingEnergy` with many labels and few couplings, the variables
+    are visited in turn, forward and backward; two iterations are enough on trees. A table whose variables are
     all in another table is first added to the other table, because messages between the two tables
     would form a cycle. An OR or AND factor with many inputs becomes a chain of small tables, so
     that its time is proportional to the number of its inputs. It is joined with tables that share
