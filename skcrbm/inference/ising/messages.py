@@ -7,6 +7,8 @@ tree-reweighted messages on complete graphs. In all other cases the model is con
 graph.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import expit
 
@@ -76,14 +78,24 @@ def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`.
 
     The kernel for a matrix takes a single appearance probability, and computes no upper bound of
-    log Z. So it serves marginals of complete graphs, if there are few models or many labels.
+    log Z. So it serves marginals of complete graphs, if there are few models or many labels. Log Z
+    always comes from tables, so that no answer depends on the other answers of a query.
     """
     n, n_labels = energy.n_models, energy.n_variables
     complete = n_labels > 2 and energy.n_couplings == n_labels * (n_labels - 1) // 2
     in_turn = n * n_labels < _MOST_IN_TURN or n_labels > _MOST_IN_LANES
-    if complete and in_turn and "log_partition" not in query.returns:
-        return solve_as_matrix(_visit_in_turn, method, energy, query)
-    return _solve_tables(graph.solve_tree_reweighted, method, energy, query)
+    asked = query.returns - {"log_partition"}
+    if not (complete and in_turn and asked):
+        return _solve_tables(graph.solve_tree_reweighted, method, energy, query)
+    fields = solve_as_matrix(_visit_in_turn, method, energy, replace(query, returns=asked))
+    if "log_partition" in query.returns:
+        bound = replace(
+            query, returns=frozenset({"log_partition"}), return_state=False, return_trace=False
+        )
+        found = _solve_tables(graph.solve_tree_reweighted, method, energy, bound)
+        fields["log_partition"] = found["log_partition"]
+        fields["converged"] &= found["converged"]
+    return fields
 
 
 def _solve_tables(solve, method, energy, query):

@@ -86,14 +86,14 @@ class SumProduct(MessagePassing):
     Pairwise beliefs always agree with the marginals.
 
     In a `FactorGraphEnergy`, and an `IsingEnergy` with many labels and few couplings, the variables
-    are visited in turn, forward and backward; two iterations are enough on trees. A table whose variables are
-    all in another table is first added to the other table, because messages between the two tables
-    would form a cycle. An OR or AND factor with many inputs becomes a chain of small tables, so
-    that its time is proportional to the number of its inputs. It is joined with tables that share
-    two or more of its variables, if the joint tables are small. The statistics (probabilities of
-    table entries) are the beliefs of the factors, which agree with the marginals at convergence. If
-    messages or factors show that a model has no possible state, the model is reported as not
-    converged.
+    are visited in turn, forward and backward; two iterations are enough on trees. A table whose
+    variables are all in another table is first added to the other table, because messages between
+    the two tables would form a cycle. An OR or AND factor with many inputs becomes a chain of small
+    tables, so that its time is proportional to the number of its inputs. It is joined with tables
+    that share two or more of its variables, if the joint tables are small. The statistics
+    (probabilities of table entries) are the beliefs of the factors, which agree with the marginals
+    at convergence. If messages or factors show that a model has no possible state, the model is
+    reported as not converged.
 
     In RBMs and in Ising models with a matrix of couplings, messages are stored as odds if their
     products fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5, which
