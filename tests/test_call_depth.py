@@ -24,7 +24,7 @@ LIMITS = {
     "SSVMClassifier.fit": (35, 21),
     "SSVMClassifier.predict": (29, 22),
     "ChainCRF.fit": (33, 22),
-    "ChainCRF.predict": (13, 12),
+    "ChainCRF.predict": (14, 12),
     "GraphCRF.fit": (52, 38),
     "GraphCRF.predict": (36, 30),
     "GridCRF.fit": (26, 19),
