@@ -57,6 +57,8 @@ def available_methods(
     if energy is not None:
         check_energy(energy)
     queries = QUERIES if energy is None else energy.queries
+    if isinstance(returns, Iterable) and not isinstance(returns, str):
+        returns = tuple(returns)  # an iterator can be read only once
     asked = check_returns(returns, queries, allow_empty=True)
     if asked - queries:
         raise ValueError(
@@ -67,7 +69,8 @@ def available_methods(
     for name, kind in _importable_methods():
         method = kind()
         answers = method.answers if energy is None else method.supports(energy)
-        if answers and asked <= answers:
+        # "map_bound" adds the kind of best state that the method finds, as in `infer`.
+        if answers and check_returns(returns, answers, allow_empty=True) <= answers:
             names.append(name)
     return names
 

@@ -82,6 +82,21 @@ def test_wrong_answers_of_available_methods():
             available_methods(ENERGY, wrong)
 
 
+@pytest.mark.parametrize("answer", ["map_bound", "map", "marginal_map"])
+def test_methods_for_bounds(answer):
+    """The listed methods, and no others, answer."""
+    energy = RBMEnergy([[1.0, 2.0]] * 2, [0.0, 1.0], [0.5, 0.0])
+    listed = available_methods(energy, answer)
+    for name in available_methods(energy):
+        if name in listed:
+            found = infer(energy, name, returns=answer)
+            assert (found.map_bound is not None) == (answer == "map_bound")
+        else:
+            with pytest.raises(ValueError, match=f"(?s){name}"):
+                infer(energy, name, returns=answer)
+    assert ("dual_decomposition" in listed) == (answer != "map")
+
+
 def test_every_ising_model_has_the_methods_of_its_kind():
     """A method that serves sparse couplings serves a matrix, and the other way round."""
     assert available_methods(ENERGY) == available_methods(ENERGY.as_sparse())
