@@ -270,14 +270,14 @@ def test_tree_reweighted_of_a_complete_graph(monkeypatch, storage, held, damping
     energy = random_evidence(energy) if held else energy
     method = TreeReweighted(tol=1e-12, max_iter=3000, damping=damping)
     found = []
-    for most in (1000, 0):
-        monkeypatch.setattr(messages, "_MOST_IN_TURN", most)
+    for most in (3, 1000):
+        monkeypatch.setattr(messages, "_MOST_IN_LANES", most)
         found.append(infer(energy, method, returns=("marginals", "statistics"), return_state=True))
         assert found[-1].converged.all()
     np.testing.assert_allclose(found[0].marginals, found[1].marginals, atol=1e-9)
     np.testing.assert_allclose(found[0].pairwise, found[1].pairwise, atol=1e-8)
     assert found[0].state.values.shape != found[1].state.values.shape
-    monkeypatch.setattr(messages, "_MOST_IN_TURN", 1000)
+    monkeypatch.setattr(messages, "_MOST_IN_LANES", 3)
     for start in found:  # the beliefs of a state of the other kernel are enough
         again = infer(energy, method, init=start)
         np.testing.assert_allclose(again.marginals, found[0].marginals, atol=1e-9)

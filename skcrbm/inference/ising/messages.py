@@ -40,14 +40,15 @@ _CHUNK_EDGES = 2**14
 # So models are side by side if they have at most _ALWAYS_LANES labels; and, if there are at least
 # _MIN_LANES models, if they have at most _MOST_LANES labels or messages are damped.
 _ALWAYS_LANES, _MOST_LANES = 40, 80
-# Tree-reweighted messages of complete graphs with at most _MOST_IN_LANES labels are passed on
-# factor graphs, side by side, if all models together have at least _MOST_IN_TURN labels. Times of
-# the kernel of `ising_messages`, divided by times on factor graphs:
+# Tree-reweighted messages of complete graphs with at most this number of labels are passed on
+# factor graphs. Times of the kernel of `ising_messages`, divided by times on factor graphs:
 #
 #     L    14    14    20    30    80    95   100   200   400
 #     N     1  2000   400   500    16    16     1    64     4
 #          .3     4     3     2    .6    .6   .15    .3   .15
-_MOST_IN_TURN, _MOST_IN_LANES = 200, 60
+#
+# The choice does not depend on N, because the two kernels make different iterations.
+_MOST_IN_LANES = 60
 # Smallest and largest number of models side by side, and number of their messages that fit into the
 # cache.
 _MIN_LANES, _MAX_LANES, _LANE_MESSAGES = 8, 32, 2**17
@@ -78,14 +79,13 @@ def solve_tree_reweighted(method, energy, query):
     """Answer a query by tree-reweighted messages; see `TreeReweighted`.
 
     The kernel for a matrix takes a single appearance probability, and computes no upper bound of
-    log Z. So it serves marginals of complete graphs, if there are few models or many labels. Log Z
-    always comes from tables, so that no answer depends on the other answers of a query.
+    log Z. So it serves marginals of complete graphs with many labels. Log Z always comes from
+    tables, so that no answer depends on the other answers of a query.
     """
-    n, n_labels = energy.n_models, energy.n_variables
-    complete = n_labels > 2 and energy.n_couplings == n_labels * (n_labels - 1) // 2
-    in_turn = n * n_labels < _MOST_IN_TURN or n_labels > _MOST_IN_LANES
+    n = energy.n_variables
+    in_turn = n > _MOST_IN_LANES and energy.n_couplings == n * (n - 1) // 2
     asked = query.returns - {"log_partition"}
-    if not (complete and in_turn and asked):
+    if not (in_turn and asked):
         return _solve_tables(graph.solve_tree_reweighted, method, energy, query)
     fields = solve_as_matrix(_visit_in_turn, method, energy, replace(query, returns=asked))
     if "log_partition" in query.returns:
