@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 from itertools import product
 from typing import NamedTuple
 
@@ -71,6 +72,35 @@ class Conditions:
             above = self.parent[above]
         if self.parent[child] < 0 and above < 0:
             self.parent[child] = parent
+
+    @property
+    def only_edges(self) -> bool:
+        """True if all conditions are edges."""
+        return not self.counts and not self.tables
+
+    def edges_only(self) -> Conditions:
+        """Return the edges as conditions of their own."""
+        found = Conditions(self.n_labels)
+        found.edges, found.parent = self.edges, self.parent
+        return found
+
+    def edge_arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the parents and the children (E,) of the different edges."""
+        edges = sorted(set(self.edges))
+        return tuple(np.array(edges, np.int64).reshape(-1, 2).T.copy())
+
+    def parents_first(self) -> np.ndarray:
+        """Return the labels (L,) in an order in which parents come before their children.
+
+        If edges form a cycle, the order is arbitrary.
+        """
+        above: dict[int, list[int]] = {label: [] for label in range(self.n_labels)}
+        for parent, child in sorted(set(self.edges)):
+            above[child].append(parent)
+        try:
+            return np.array(list(TopologicalSorter(above).static_order()), np.int64)
+        except CycleError:
+            return np.arange(self.n_labels)
 
     def satisfied(self, labels: np.ndarray) -> np.ndarray:
         """Return a mask (N,): True for the rows of `labels` that satisfy all conditions.

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logit
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
@@ -19,6 +18,11 @@ from skcrbm.constraints._contradictions import (
 )
 from skcrbm.constraints._counted_trees import counted_trees
 from skcrbm.constraints._distributions import Counted, Eliminated, Impossible, Listed
+from skcrbm.constraints._marginals import (
+    EdgeFields,
+    fields_with_marginals,
+    ordered_probabilities,
+)
 from skcrbm.constraints._rules import LabelNumbers
 from skcrbm.constraints._wide import Wide, wide_rules
 from skcrbm.targets.classifier import (
@@ -38,14 +42,21 @@ from skcrbm.utils.sklearn_private import StrOptions, fit_context
 from skcrbm.utils.validation import check_count, check_same_rows, count_rows
 from skcrbm.utils.warnings import warn_user
 
-# Probabilities are clipped to this distance from 0 and 1. If a classifier were certain of labels
-# that contradict a rule, no label vector would be possible.
-_CLIP = 1e-9
 # Number of rows whose labels are inferred together, to bound the memory.
 _ROWS = 1000
-# Largest k for which the k most probable labels are a candidate of `predict`.
-_MOST_TOP = 32
-_METRICS = {"expected_f1": "f1", "expected_jaccard": "jaccard"}
+
+
+def _f1(both, size, other):
+    """Return the F1 of two label vectors, from the numbers of labels on in both and in each."""
+    return 2 * both / np.maximum(size + other, 1)
+
+
+def _jaccard(both, size, other):
+    """Return the Jaccard index of label vectors; the arguments are those of `_f1`."""
+    return both / np.maximum(size + other - both, 1)
+
+
+_METRICS = {"expected_f1": _f1, "expected_jaccard": _jaccard}
 
 
 def _has_few_labels(model):
@@ -57,10 +68,10 @@ def _has_few_labels(model):
 class Constrained(WrappingClassifier):
     """Multi-label classifier whose predictions satisfy rules between labels.
 
-    The rules have no effect on the fit of the classifier. In prediction, the classifier's
-    distribution over label vectors is restricted to the vectors that satisfy all rules, so that no
-    prediction violates a rule. Probabilities, best label vectors and samples under the rules are
-    exact, unless the rules overlap too much (`is_exact_`).
+    The rules have no effect on the fit of the classifier. In prediction, all label vectors that
+    violate a rule have probability 0, so that no prediction violates a rule. Predicted
+    probabilities that agree with the rules do not change. Best label vectors and samples are exact,
+    unless the rules overlap too much (`is_exact_`).
 
     Parameters
     ----------
@@ -75,7 +86,7 @@ class Constrained(WrappingClassifier):
 
         - "expected_f1" and "expected_jaccard": the vector with the largest expected F1 or Jaccard
           index, estimated from `n_samples` samples that satisfy the rules. The candidates are these
-          samples, the most probable vector, and for each k up to 32 the k most probable labels, if
+          samples, the most probable vector, and the k most probable labels for the best k for which
           they satisfy the rules.
         - "map": the most probable vector, for the subset accuracy.
         - "marginal": the vector with the largest expected number of correct labels, for the Hamming
@@ -95,8 +106,8 @@ class Constrained(WrappingClassifier):
     estimator_ : classifier
         Fitted classifier.
     is_joint_ : bool
-        True if the rules restrict the joint distribution of the classifier. False if they restrict
-        a product of its probabilities, as if the labels were independent without the rules. The
+        True if the rules restrict the joint distribution of the classifier. False if the
+        distribution under the rules is chosen by the probabilities of the labels; see Notes. The
         joint distribution is used if the classifier has one (`score_label_sets`) and there are at
         most 14 labels.
     is_exact_ : bool
@@ -109,23 +120,27 @@ class Constrained(WrappingClassifier):
 
     Notes
     -----
-    If the joint distribution is not used, the labels are treated as independent before the rules
-    are applied, with one exception: if a label has a parent in a `Hierarchy`, its probability given
-    that the parent is on is ``p_label / p_parent`` (at most 1), where p are the predicted
-    probabilities. Therefore the rules do not change probabilities that already agree with a tree of
-    labels. If a label has several parents, only the first parent is used. A rule with the same
-    meaning, such as ``Implies(child, parent)``, has the same effect as a `Hierarchy`.
+    If the joint distribution is not used, the distribution under the rules is chosen by its
+    marginals. If some distribution over the allowed label vectors has the predicted probabilities
+    as marginals, for example because no child is more probable than one of its parents,
+    `Constrained` uses the distribution with these marginals that has the largest entropy: so the
+    rules change no probability, up to about one per cent of a standard deviation. Otherwise,
+    probabilities move as little as possible. First, implications (`Hierarchy`, `Implies` between
+    two labels) act by isotonic regression, which has the smallest sum of squared changes, and also
+    the smallest sum of Kullback-Leibler divergences of the predicted from the new probabilities
+    [1]_. Then other rules act such that the sum of squared changes, each divided by the variance
+    p (1 - p) of the label, is the smallest, up to the accuracy of an iterative method (some per
+    cent of a standard deviation).
 
     Known labels, `y_known`, change predictions in two ways. First, other labels may follow from the
     rules. For example, if a child is known to be on, its parents are on. Second, the classifier
     conditions its probabilities on the known labels if its `predict_proba` takes `y_known`, as in
     `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier`. If the joint distribution is used, the
-    answers are exact. Otherwise the rules restrict the product of the conditional
-    probabilities P(label | x, y_known), as if the unknown labels were independent given x and the
-    known labels. Other classifiers, such as forests, assume that labels are independent given x, so
-    known labels change predictions through the rules alone. (`DecodedClassifier`, which has no
-    rules, raises an error if it gets known labels for these classifiers, because the known labels
-    would change nothing.)
+    answers are exact. Otherwise the conditional probabilities P(label | x, y_known) take the place
+    of the predicted probabilities. Other classifiers, such as forests, assume that labels are
+    independent given x, so known labels change predictions through the rules alone.
+    (`DecodedClassifier`, which has no rules, raises an error if it gets known labels for these
+    classifiers, because the known labels would change nothing.)
 
     If the rules are trees of labels and counts, and no two counts share a label or a tree, all
     answers are computed from a table over labels and counts. The time is proportional to the number
@@ -143,14 +158,22 @@ class Constrained(WrappingClassifier):
 
     If the treewidth is too large for elimination, `fit` warns and sets `is_exact_` to False. Best
     vectors then come from integer programs with at most 2000 nodes, and `predict_with_gap` returns
-    a bound of their distance from the optimum. Probabilities and samples come from 2000 weighted
-    draws of each row, from the top of the hierarchy to its bottom. Each weight is at most 1, so the
-    sum of the weights bounds the error: predictions warn if the sum is below 20, and raise an error
-    if it is below 1. If, in addition, implications form a cycle, an error is raised.
+    a bound of their distance from the optimum. In a hierarchy, `predict_proba` still returns the
+    marginals; samples come from random tables whose columns are draws, and in which the sum of each
+    row is the number of draws in which a label is on. All possible tables are equally probable,
+    which is the distribution with the largest entropy if the table has many columns. Under further
+    rules, the draws that satisfy them are used: predictions warn if there are fewer than 20, and
+    raise an error if there are none. Log-probabilities, and probabilities given known labels, come
+    from tree-reweighted messages. If, in addition, implications form a cycle, an error is raised.
 
     `fit` raises a ValueError if no label vector satisfies all rules, and names rules that
     contradict each other. It warns if rows of y violate the rules. A row with missing labels can
     violate a rule, too, for example if a child is on and its parent is off.
+
+    References
+    ----------
+    .. [1] R. E. Barlow and H. D. Brunk, "The isotonic regression problem and its dual", Journal of
+       the American Statistical Association 67, 1972.
 
     Examples
     --------
@@ -238,6 +261,7 @@ class Constrained(WrappingClassifier):
         self._fitted_rules = list(self.rules)
         self._trees = counted_trees(self._conditions)
         self.is_exact_ = require_consistent(self.rules, numbers, self._conditions, visible)
+        self._edge_fields = EdgeFields(self._conditions)
         self._wide = None if self.is_exact_ else wide_rules(self._conditions)
         possible = possible_rows(self._conditions, visible)
         if not possible.all():
@@ -283,8 +307,7 @@ class Constrained(WrappingClassifier):
         answers = self._answers(X, known, lambda part: (part.best(), part.marginals()))
         best, proba = map(np.concatenate, zip(*answers))
         drawn = self._draw(X, known, self.n_samples, self._seed, alike=True)
-        top = self._allowed_top(proba, best)
-        return _best_of_samples(drawn, top, _METRICS[self.decode])
+        return self._best_expected(drawn, proba, best)
 
     def predict_with_gap(self, X, y_known=None):
         """Return the most probable label vectors, with a bound of their distance from the optimum.
@@ -459,20 +482,26 @@ class Constrained(WrappingClassifier):
             raise ValueError(f"{name} must be complete: it holds NaN, or lacks columns of labels")
         return labels
 
-    def _allowed_top(self, proba, best):
-        """Return C candidates for the label vector of each of N rows, as an array (N, C, L).
+    def _best_expected(self, drawn, proba, best):
+        """Return the candidates with the largest mean metric over S draws, as an array (N, L).
 
-        The first candidate is the row of `best` (N, L). For each k from 1 to `_MOST_TOP` (at most
-        L) there is a candidate in which the k most probable labels of the row are 1. If this vector
-        violates the rules, the row of `best` takes its place.
+        The candidates of a row are its draws, in `drawn` (N, S, L), the row of `best` (N, L), and
+        the best of the vectors in which the k labels with the largest `proba` (N, L) are 1.
         """
-        n_labels = proba.shape[1]
-        rank = np.argsort(np.argsort(-proba, axis=1, kind="stable"), axis=1)
-        found = [best]
-        for k in range(1, min(n_labels, _MOST_TOP) + 1):
-            labels = (rank < k).astype(np.int64)
-            found.append(np.where(self._conditions.satisfied(labels)[:, None], labels, best))
-        return np.stack(found, axis=1)
+        n, n_draws, n_labels = drawn.shape
+        value, first = _METRICS[self.decode], self._conditions.parents_first()
+        result = np.empty((n, n_labels), np.int64)
+        for rows in row_chunks(n, max(1, BLOCK_ENTRIES // (n_draws * (n_draws + n_labels)))):
+            judges = drawn[rows].astype(np.float64)
+            given = zip(judges, proba[rows], best[rows])
+            top = np.stack([_best_top(*row, self._conditions, first, value) for row in given])
+            candidates = np.concatenate([best[rows, None], top[:, None], drawn[rows]], axis=1)
+            both = candidates.astype(np.float64) @ judges.transpose(0, 2, 1)
+            sizes = candidates.sum(axis=2)[:, :, None], judges.sum(axis=2)[:, None]
+            mean = value(both, *sizes).mean(axis=2)
+            chosen = (mean >= mean.max(axis=1, keepdims=True) - 1e-12).argmax(axis=1)
+            result[rows] = candidates[np.arange(len(chosen)), chosen]
+        return result
 
     def _answers(self, X, known, ask):
         """Return a list with the result of ``ask(part)`` for each block of consecutive rows.
@@ -503,16 +532,37 @@ class Constrained(WrappingClassifier):
                 held = None if known is None else known[rows]
                 yield Listed(rows, log_p[:, number], allowed, held)
             return
-        proba = distribution.marginals(X, known if takes_known(self.estimator_) else None)
+        is_given = takes_known(self.estimator_)
+        proba = distribution.marginals(X, known if is_given else None)
         for rows in row_chunks(len(proba), _ROWS):
             held = None if known is None else known[rows]
-            log_odds = _fields(proba[rows], self._conditions.parent)
-            if self._trees is not None:
-                yield Counted(rows, self._trees, log_odds, held)
-            elif self._wide is not None:
-                yield Wide(rows, self._wide, log_odds, held)
+            ordered = ordered_probabilities(proba[rows], self._conditions)
+            if self._wide is not None:
+                yield Wide(rows, self._wide, self._edge_fields, ordered, held, is_given)
             else:
-                yield Eliminated(rows, self._conditions, log_odds, held)
+                fields = self._fields(rows, ordered, held if is_given else None)
+                yield self._exact_part(rows, fields, held)
+
+    def _fields(self, rows, proba, known):
+        """Return the fields (n, L) whose distributions under the rules have the marginals `proba`.
+
+        `known` (n, L) holds the known labels if `proba` are probabilities given these labels.
+        """
+        fields = self._edge_fields(proba)
+        if self._edge_fields.is_exact:
+            return fields
+
+        def sums(fields, part):
+            held = None if known is None else known[part]
+            return self._exact_part(rows, fields, held).sums()
+
+        return fields_with_marginals(fields, proba, sums, self._conditions.only_edges)
+
+    def _exact_part(self, rows, fields, known):
+        """Return the distribution under the rules of a block of rows, for exact answers."""
+        if self._trees is not None:
+            return Counted(rows, self._trees, fields, known)
+        return Eliminated(rows, self._conditions, fields, known)
 
     def _draws_and_log_proba(self, X, n_draws, seed):
         """Return draws (N, n_draws, L) for N rows of X, and their log-probabilities (N, n_draws).
@@ -539,42 +589,19 @@ class Constrained(WrappingClassifier):
         return np.concatenate(self._answers(X, known, draw))
 
 
-def _fields(proba, parent):
-    """Return the fields (log-odds) of L labels in n rows, given probabilities and parents.
+def _best_top(judges, proba, best, conditions, first, value):
+    """Return the k most probable labels of a row, for the best k, as a 0/1 array (L,).
 
-    `proba` and the result are (n, L); `parent` (L,) is the parent of each label, or -1. The
-    distribution without rules is the product of P(label) for labels without a parent, and of
-    P(label | parent is 1) for labels with a parent. If the parent is 0, the label is 0 with
-    probability 1. The field of a label is its log-odds given that its parent is 1, plus
-    ``log P(child is 0 | label is 1)`` for each child: if the label is 0, this factor is missing,
-    because its children are 0 for certain.
+    The best k has the largest mean metric over the S label vectors of `judges` (S, L), among the k
+    for which the labels satisfy the conditions. If there is no such k, the result is `best` (L,).
+    Among labels of equal probability, labels that come before in `first` (L,) are more probable.
+    `value` is the metric, `_f1` or `_jaccard`.
     """
-    p = np.clip(proba, _CLIP, 1 - _CLIP)
-    child = np.flatnonzero(parent >= 0)
-    given = p.copy()
-    given[:, child] = np.clip(p[:, child] / p[:, parent[child]], _CLIP, 1 - _CLIP)
-    fields = logit(given)
-    np.add.at(fields, (slice(None), parent[child]), np.log1p(-given[:, child]))
-    return fields
-
-
-def _best_of_samples(drawn, others, metric):
-    """Return, for each of N rows, the candidate with the largest mean metric, as an array (N, L).
-
-    `drawn` (N, S, L) holds S samples of the L labels of each row, over which the mean is taken. The
-    candidates are these samples and the C label vectors of `others` (N, C, L).
-    """
-    n, n_samples, n_labels = drawn.shape
-    result = np.empty((n, n_labels), np.int64)
-    n_candidates = n_samples + others.shape[1]
-    size = max(1, BLOCK_ENTRIES // (n_candidates * max(n_samples, n_labels)))
-    for rows in row_chunks(n, size):
-        judges = drawn[rows].astype(np.float64)
-        candidates = np.concatenate([others[rows], drawn[rows]], axis=1).astype(np.float64)
-        both = candidates @ judges.transpose(0, 2, 1)
-        sizes = candidates.sum(axis=2)[:, :, None] + judges.sum(axis=2)[:, None, :]
-        whole = sizes / 2 if metric == "f1" else sizes - both
-        value = np.where(sizes > 0, both / np.maximum(whole, 0.5), 0.0).mean(axis=2)
-        chosen = (value >= value.max(axis=1, keepdims=True) - 1e-12).argmax(axis=1)
-        result[rows] = candidates[np.arange(len(chosen)), chosen]
-    return result
+    sizes = judges.sum(axis=1, keepdims=True)
+    order = first[np.argsort(-proba[first], kind="stable")][: max(1, int(2 * sizes.max()))]
+    labels = np.zeros((len(order), len(proba)), np.int64)
+    labels[:, order] = np.tri(len(order))
+    both = judges[:, order].cumsum(axis=1)
+    mean = value(both, np.arange(1, len(order) + 1), sizes).mean(axis=0)
+    mean[~conditions.satisfied(labels)] = -1.0
+    return labels[mean.argmax()] if mean.max() >= 0 else best

@@ -11,7 +11,7 @@ from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._counted_trees import counted_trees, edges_and_counts
 from skcrbm.constraints._distributions import Counted, factor_graph, is_possible
 from skcrbm.constraints._rules import Hierarchy, LabelNumbers, Rule
-from skcrbm.constraints._wide import IntegerProgram, WeightedDraws
+from skcrbm.constraints._wide import IntegerProgram, LabelTables
 from skcrbm.inference.running import run_inference
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.parallel import row_chunks
@@ -165,14 +165,14 @@ def require_consistent(rules, numbers, conditions, visible) -> bool:
             f"{str(error).split('; the limit')[0]}"
         )
         try:
-            WeightedDraws(conditions)
+            LabelTables(conditions)
         except ValueError as cycle:
             raise ValueError(f"{advice}. {cycle}") from error
         possible, is_exact = _any_allowed(conditions), False
         if possible:
             warn_user(
                 f"{advice}. Best label vectors now come from integer programs, and probabilities "
-                "and samples are estimates from weighted draws (is_exact_ is False)"
+                "and samples are estimates from draws (is_exact_ is False)"
             )
     if possible:
         return is_exact

@@ -112,9 +112,14 @@ class Eliminated:
         return Eliminated(self.rows, self.conditions, weights, self.known).best()
 
     def marginals(self):
-        found = self._ask("marginals").marginals
+        return self.sums()[1]
+
+    def sums(self):
+        """Return log Z (n,) and the marginals (n, L)."""
+        answer = self._ask(["log_partition", "marginals"])
+        found = answer.marginals
         found = found[..., 1] if found.ndim == 3 else found
-        return found[:, : self.n_labels].astype(np.float64)
+        return answer.log_partition, found[:, : self.n_labels].astype(np.float64)
 
     def top(self, k):
         log_z = self._ask("log_partition").log_partition
@@ -191,9 +196,12 @@ class Counted:
         return Counted(self.rows, self.trees, weights, self.known).best()
 
     def marginals(self):
+        return self.sums()[1]
+
+    def sums(self):
+        """Return log Z (n,) and the marginals (n, L)."""
         log_z, proba = self.models.sums(True)
-        self._require_possible(log_z)
-        return self._by_label(proba)
+        return self._require_possible(log_z), self._by_label(proba)
 
     def top(self, k, normalised=True):
         labels, scores = self.models.best(k)

@@ -1,4 +1,4 @@
-"""Predictions under rules that overlap too much for elimination, by search and weighted draws."""
+"""Predictions under rules that overlap too much for elimination, by search and by draws."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
-from scipy.special import log_expit, logsumexp
+from scipy.special import logsumexp
 
 from skcrbm.constraints._conditions import Conditions
-from skcrbm.constraints._distributions import impossible_row, only_known, padded, weights_of
+from skcrbm.constraints._distributions import (
+    factor_graph,
+    impossible_row,
+    only_known,
+    padded,
+    weights_of,
+)
+from skcrbm.constraints._marginals import EdgeFields, ordered_probabilities
+from skcrbm.inference.ordered_labels import OrderedLabels
+from skcrbm.inference.running import run_inference
 from skcrbm.utils.warnings import warn_user
 
-# The probabilities of a row are estimated from N_WEIGHTED weighted draws. If a user asks for n
-# samples of a row, they are chosen among at least _CHOICES * n weighted draws.
-N_WEIGHTED, _CHOICES = 2000, 4
+# Number of columns of a table of draws. If a user asks for n samples of a row, the table has at
+# least _CHOICES * n columns.
+N_DRAWS, _CHOICES = 2000, 4
+# Number of sweeps of random permutations over the labels of a table.
+_SWEEPS = 10
 # Number of nodes of the search tree of an integer program. A limit on nodes, in contrast to a limit
 # on time, gives the same answers on all machines.
 _NODES = 2000
 _INFEASIBLE = 2  # status of `scipy.optimize.milp`
-# If the sum of the weights of the draws of a row is below the first number, an error is raised, and
-# below the second number, a warning is given. Weights are at most 1, so the relative variance of
-# their mean is at most 1 / (sum of weights): a sum of 20 bounds the relative error of probabilities
-# by some 22 %.
-_REFUSED, _DOUBTFUL = 1.0, 20.0
+# If fewer draws satisfy the rules, the user is warned: 20 draws give an error of some 22 %.
+_DOUBTFUL = 20
 # Seed of the draws for probabilities.
 _SEED = 0
 
@@ -126,44 +134,27 @@ class IntegerProgram:
         return LinearConstraint(matrix, low, high)
 
 
-class WeightedDraws:
-    """Draws of labels from the top of an acyclic graph to its bottom, with weights of at most 1.
+class LabelTables:
+    """Draws of labels under implications, with given marginals.
 
-    The target is the function ``exp(labels @ log_odds)`` of the label vectors that satisfy all
-    conditions. Labels are drawn in the order of the graph: if all parents of a label are 1, the
-    label is drawn from P(label | first parent is 1), else it is 0. If the first parent is 1 but
-    another parent is 0, the label is 0 without a draw, but the target has the factor P(label is 0 |
-    first parent is 1). The product of these factors is the weight of a draw. The weight is 0 for
-    draws that violate further conditions. The mean weight is an unbiased estimate of the sum of the
-    target, up to a constant factor.
+    A table has a row for each label and a column for each draw. All tables are equally probable
+    whose columns satisfy the implications, and whose rows have the sums that the marginals
+    determine. The more columns a table has, the closer is their distribution to the distribution
+    with these marginals that has the largest entropy.
     """
 
     def __init__(self, conditions: Conditions):
-        self.conditions = conditions
+        parents, children = conditions.edge_arrays()
         self.parents: list[list[int]] = [[] for _ in range(conditions.n_labels)]
-        for parent, child in sorted(set(conditions.edges)):
+        for parent, child in zip(parents.tolist(), children.tolist()):
             self.parents[child].append(parent)
-        graph = dict(enumerate(self.parents))
         try:
-            self.order = list(TopologicalSorter(graph).static_order())
+            self.order = list(TopologicalSorter(dict(enumerate(self.parents))).static_order())
         except CycleError:
             raise ValueError(
                 "rules: implications form a cycle, and the rules overlap too much for exact answers"
             ) from None
-
-    def given(self, log_odds):
-        """Return the log-probabilities that labels are 1, and that labels are 0, if parents are 1.
-
-        Both arrays and `log_odds` are (n, L), for n rows and L labels.
-        """
-        first = self.conditions.parent
-        field = log_odds.copy()
-        on, off = np.empty_like(field), np.empty_like(field)
-        for label in self.order[::-1]:
-            on[:, label], off[:, label] = log_expit(field[:, label]), log_expit(-field[:, label])
-            if first[label] >= 0:
-                field[:, first[label]] -= off[:, label]
-        return on, off
+        self._labels = OrderedLabels(self.order, parents, children)
 
     def forced(self, known):
         """Return the `known` labels (L,) of a row, extended by labels that follow from the edges.
@@ -179,54 +170,50 @@ class WeightedDraws:
                 held[label] = 0
         return held
 
-    def draw(self, log_on, log_off, held, uniform):
-        """Return S draws (S, L) of the labels of a row, their log-weights (S,), and a constant.
-
-        The constant is the logarithm of a factor that all weights have in common.
-
-        `uniform` (L, S) holds uniform random numbers, and `held` (L,) is the result of `forced`.
-        """
-        first, chance = self.conditions.parent, np.exp(log_on)
-        drawn = np.empty(uniform.shape, bool)
-        log_weight, constant = np.zeros(uniform.shape[1]), 0.0
-        for label in self.order:
-            parents = self.parents[label]
-            if held[label] == 1:
-                drawn[label] = True
-                constant += log_on[label]
-                continue
-            open_ = np.full(uniform.shape[1], held[label] != 0)
-            for parent in parents:
-                open_ &= drawn[parent]
-            np.less(uniform[label], chance[label], out=drawn[label])
-            drawn[label] &= open_
-            always = first[label] < 0 or held[first[label]] == 1  # the first parent is on
-            if held[label] == 0 and always:
-                constant += log_off[label]
-            elif parents and (held[label] == 0 or len(parents) > 1):
-                log_weight += np.where(drawn[first[label]] & ~open_, log_off[label], 0.0)
-        if self.conditions.counts or self.conditions.tables:
-            log_weight[~self.conditions.satisfied(drawn.T)] = -np.inf
-        return drawn.T, log_weight, constant
-
-    def root_terms(self, log_off):
-        """Return the log-probability (n,) that all labels without a parent are 0.
-
-        The logarithm of the probability of a label vector, before further conditions, is the
-        logarithm of the target plus this number.
-        """
-        return log_off[:, self.conditions.parent < 0].sum(axis=1)
+    def draw(self, proba, n_draws, seed):
+        """Return draws (n_draws, L) with the marginals (L,); equal seeds give equal numbers."""
+        return self._labels.draw(proba, n_draws, _SWEEPS, seed)
 
 
 class Wide:
     """Distribution of a block of rows under rules that overlap too much for elimination.
 
-    The best vectors come from integer programs, with a bound. Probabilities and draws come from
-    weighted draws, with the same random numbers for all rows, and are estimates.
+    The best vectors come from integer programs, with a bound. Without further conditions the
+    marginals are `proba`; draws, and probabilities under further conditions, are estimates from
+    `LabelTables`, with the same random numbers for all rows. Log-probabilities are
+    lower bounds under implications, and estimates under further conditions.
+
+    Parameters
+    ----------
+    rows : slice
+        Place of the block among all rows.
+    wide : WideRules
+    fields : EdgeFields
+    proba : ndarray (n, L)
+        Marginals under the implications, from `ordered_probabilities`.
+    known : ndarray (n, L) or None
+        Known labels, and NaN for the other labels.
+    is_given : bool
+        True if `proba` are probabilities given the known labels.
     """
 
-    def __init__(self, rows, wide: WideRules, log_odds, known):
-        self.rows, self.wide, self.log_odds, self.known = rows, wide, log_odds, known
+    def __init__(self, rows, wide: WideRules, fields: EdgeFields, proba, known, is_given):
+        self.rows, self.wide, self.fields, self.known = rows, wide, fields, known
+        self.proba = proba if known is None else self._given(proba, is_given)
+        self.log_odds = fields(self.proba)
+
+    def _given(self, proba, is_given):
+        """Return the marginals given the known labels, by tree-reweighted messages if necessary."""
+        held = np.stack([self.wide.tables.forced(row) for row in self.known])
+        clash = ((held != self.known) & ~np.isnan(self.known)).any(axis=1)
+        if clash.any():
+            raise impossible_row(self.rows, int(np.flatnonzero(clash)[0]))
+        if not is_given:
+            energy = factor_graph(self.wide.conditions.edges_only(), self.fields(proba))
+            answer = run_inference(energy, "tree_reweighted", returns="marginals", clamp=held)
+            proba = answer.marginals.astype(np.float64)
+        proba = np.where(np.isnan(held), proba, held)
+        return ordered_probabilities(proba, self.wide.conditions)
 
     def certified(self):
         """Return the best label vectors (n, L) of n rows, their scores (n,) and bounds (n,).
@@ -242,20 +229,12 @@ class Wide:
         return self.certified()[0]
 
     def heaviest(self, weights):
-        return Wide(self.rows, self.wide, weights, self.known).best()
+        return np.stack([self._best(i, w).labels for i, w in enumerate(weights)])
 
     def marginals(self):
-        found = []
-        for drawn, log_weight, _ in self._draws(_SEED):
-            weight = np.exp(log_weight - log_weight.max())
-            found.append(weight @ drawn / weight.sum())
-        proba = np.stack(found)
-        if self.wide.conditions.counts or self.wide.conditions.tables:
-            return proba
-        # In a hierarchy each label can be 1, so no probability is 0, even if a label is 0 in all
-        # draws. Clipped probabilities still agree with the hierarchy.
-        least = 0.5 / N_WEIGHTED
-        return np.clip(proba, least, 1 - least)
+        if self.wide.conditions.only_edges:
+            return self.proba
+        return np.stack([drawn.mean(axis=0) for drawn, _ in self._draws(_SEED)])
 
     def top(self, k):
         log_z = self._log_z()
@@ -289,17 +268,15 @@ class Wide:
     def draw(self, n_samples, rng, alike=False):
         """Return `n_samples` draws of the labels of each of n rows, as an array (n, n_samples, L).
 
-        The same random numbers are used for all rows. The draws are chosen among weighted draws
-        with probabilities proportional to the weights, so a vector may occur several times.
+        The same random numbers are used for all rows. The draws are chosen from a table of more
+        draws. A vector may occur several times if few draws satisfy further conditions.
         """
         seed = rng.randint(np.iinfo(np.int32).max)
         result = []
-        for drawn, log_weight, _ in self._draws(seed, _CHOICES * n_samples):
-            weight = np.exp(log_weight - log_weight.max()).cumsum()
+        for drawn, _ in self._draws(seed, _CHOICES * n_samples):
             own = np.random.RandomState(seed + 1)
-            u = (own.permutation(n_samples) + own.random_sample()) / n_samples * weight[-1]
-            chosen = np.minimum(np.searchsorted(weight, u, side="right"), len(weight) - 1)
-            result.append(drawn[chosen].astype(np.int8))
+            place = (own.permutation(n_samples) + own.random_sample()) / n_samples * len(drawn)
+            result.append(drawn[place.astype(np.int64)].astype(np.int8))
         return np.stack(result)
 
     def log_proba(self, labels):
@@ -328,52 +305,43 @@ class Wide:
     def _log_z(self):
         """Return estimates of log(sum of exp(labels @ log_odds)) for each of n rows, (n,).
 
-        The sum runs over the label vectors that satisfy the rules; its estimate is unbiased.
+        The sum runs over the label vectors that satisfy the rules.
         """
-        _, log_off = self.wide.draws.given(self.log_odds)
-        log_mean = [
-            logsumexp(log_weight) - np.log(len(log_weight)) + constant
-            for _, log_weight, constant in self._draws(_SEED)
-        ]
-        return np.array(log_mean) - self.wide.draws.root_terms(log_off)
+        log_z = self.fields.log_z(self.proba)
+        if self.wide.conditions.only_edges:
+            return log_z
+        return log_z + np.log([share for _, share in self._draws(_SEED)])
 
-    def _draws(self, seed, n_draws=N_WEIGHTED):
-        """Yield the draws of each row, their log-weights, and the log of their common factor."""
-        sampler = self.wide.draws
-        n_draws = max(n_draws, N_WEIGHTED)
-        log_on, log_off = sampler.given(self.log_odds)
-        free = np.full(self.log_odds.shape[1], np.nan)
-        uniform = np.random.RandomState(seed).random_sample((len(free), n_draws))
-        for i, (on, off) in enumerate(zip(log_on, log_off)):
-            held = free if self.known is None else sampler.forced(self.known[i])
-            if self.known is not None and (held != self.known[i])[~np.isnan(self.known[i])].any():
-                raise impossible_row(self.rows, i)
-            drawn, log_weight, constant = sampler.draw(on, off, held, uniform)
-            total = np.exp(log_weight).sum()
-            row = self.rows.start + i
-            if total < _REFUSED:
+    def _draws(self, seed, n_draws=N_DRAWS):
+        """Yield the draws (m, L) of each row that satisfy all conditions, and their share."""
+        n_draws = max(n_draws, N_DRAWS)
+        for i, proba in enumerate(self.proba):
+            drawn = self.wide.tables.draw(proba, n_draws, seed)
+            good = self.wide.conditions.satisfied(drawn)
+            n_good, row = int(good.sum()), self.rows.start + i
+            if n_good == 0:
                 self._best(i, self.log_odds[i])  # raises an error if no vector is possible
                 raise ValueError(
-                    f"rules overlap too much for exact answers, and hardly any of {n_draws} draws "
+                    f"rules overlap too much for exact answers, and none of {n_draws} draws "
                     f'satisfies them in row {row}. Use decode="map", which searches for the best '
                     "vector, or leave out rules"
                 )
-            if total < _DOUBTFUL:
+            if n_good < _DOUBTFUL:
                 warn_user(
-                    f"probabilities and samples of row {row} under the rules are inaccurate: the "
-                    f"{n_draws} weighted draws count as {total:.1f} draws"
+                    f"probabilities and samples of row {row} under the rules are inaccurate: only "
+                    f"{n_good} of {n_draws} draws satisfy all rules"
                 )
-            yield drawn, log_weight, constant
+            yield drawn[good], n_good / n_draws
 
 
 class WideRules(NamedTuple):
-    """Rules that overlap too much for elimination, as an integer program and as a sampler."""
+    """Rules that overlap too much for elimination, in the forms that `Wide` needs."""
 
     conditions: Conditions
     program: IntegerProgram
-    draws: WeightedDraws
+    tables: LabelTables
 
 
 def wide_rules(conditions: Conditions) -> WideRules:
     """Return the conditions in the forms that `Wide` needs."""
-    return WideRules(conditions, IntegerProgram(conditions), WeightedDraws(conditions))
+    return WideRules(conditions, IntegerProgram(conditions), LabelTables(conditions))

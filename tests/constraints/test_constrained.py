@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from reference.label_rules import Given, base_weights, check_random_rules, holds
+from reference.label_rules import Given, check_random_rules, holds
 from reference.states import all_states
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -38,37 +38,57 @@ def test_random_rules_against_brute_force(first):
         check_random_rules(np.random.default_rng(seed))
 
 
-def weights_of_counts(p, children, label, top):
-    """Return the sums of weights (top + 1,) of the subtree of a label that is on, by its counts."""
-    found = np.zeros(top + 1)
-    found[1] = p[label]
-    for child in children[label]:
-        own = weights_of_counts(p, children, child, top)
-        off = np.zeros(top + 1)
-        off[0] = 1 - p[child]
-        found = np.convolve(found, own + off)[: top + 1]
-    return found
-
-
 def test_a_tree_together_with_a_count_of_its_labels():
-    """The probability of the empty vector equals a recursion over the tree and its counts."""
+    """The tree and the count change no marginal if some distribution has the marginals."""
     n, top = 300, 4
     rng = np.random.default_rng(0)
     edges = {label: (label - 1) // 3 for label in range(1, n)}
-    children = [[c for c in edges if edges[c] == label] for label in range(n)]
-    given = rng.uniform(0.3, 0.8, n)  # P(label | parent on)
-    P = given.copy()
+    P = rng.uniform(0.05, 0.3, (3, n))  # P(label | parent on)
     for label, parent in edges.items():
-        P[label] *= P[parent]
+        P[:, label] *= P[:, parent]
+    P[:, 0] = 0.9
     rules = [Between(list(range(n)), 0, top), Hierarchy(edges)]
-    model = Constrained(Given(), rules).fit(P[None], np.zeros((1, n), int))
-    empty = model.score_samples(P[None], np.zeros((1, n), int))[0]
-    off = 1 - given[0]
-    total = off + weights_of_counts(given, children, 0, top).sum()
-    assert empty == pytest.approx(np.log(off / total))
-    drawn = model.sample(P[None], 50, random_state=0)[0]
-    assert 1 < drawn.sum(axis=1).max() <= top
-    assert model.satisfies(drawn).all()
+    model = Constrained(Given(), rules).fit(P, np.zeros((3, n), int))
+    np.testing.assert_allclose(model.predict_proba(P), P, atol=2e-3)
+    drawn = model.sample(P, 400, random_state=0)
+    assert 1 < drawn.sum(axis=2).max() <= top
+    assert model.satisfies(drawn.reshape(-1, n)).all()
+    np.testing.assert_allclose(drawn.mean(axis=1), P, atol=0.1)
+
+
+@pytest.mark.parametrize("n_parents", [1, 2, 4, 8])
+def test_further_parents_do_not_lower_the_probability_of_a_child(n_parents):
+    """Parents of probability .5 each, and a child of probability .4."""
+    P = np.full((1, n_parents + 1), 0.5)
+    P[0, -1] = 0.4
+    rule = Hierarchy({n_parents: list(range(n_parents))})
+    model = Constrained(Given(), [rule]).fit(P, np.zeros(P.shape, int))
+    np.testing.assert_allclose(model.predict_proba(P), P, atol=1e-8)
+    drawn = model.sample(P, 4000, random_state=0)[0]
+    np.testing.assert_allclose(drawn.mean(axis=0), P[0], atol=0.04)  # five standard errors
+
+
+def test_probabilities_that_rules_allow_are_kept():
+    """Graphs with loops, exclusions, exact counts and clauses, for possible probabilities."""
+    rng = np.random.default_rng(0)
+    diamond = Hierarchy({1: 0, 2: 0, 3: [1, 2], 4: [2, 3], 5: [1, 4]})
+    rules = [[diamond], [Excludes(range(4))], [Between(range(5), 2, 2)], [Clause([0, 1], [2])]]
+    for part in rules:
+        probe = Constrained(Given(), part).fit(np.ones((1, 6)), np.eye(1, 6, dtype=int) * 0)
+        allowed = probe._conditions.enumerate()
+        P = rng.dirichlet(np.ones(len(allowed)), 8) @ allowed
+        np.testing.assert_allclose(probe.predict_proba(P), P, atol=5e-3)
+
+
+def test_impossible_probabilities_move_as_little_as_possible():
+    P = np.array([[0.5, 0.3, 0.2]])
+    model = Constrained(Given(), [Implies(0, 1)]).fit(P, np.zeros((1, 3), int))
+    np.testing.assert_allclose(model.predict_proba(P), [[0.4, 0.4, 0.2]], atol=1e-8)
+    P = np.array([[0.9, 0.3, 0.1]])
+    model = Constrained(Given(), [Excludes(range(3))]).fit(P, np.zeros((1, 3), int))
+    variance = P * (1 - P)
+    expected = P - (P.sum() - 1) * variance / variance.sum()
+    np.testing.assert_allclose(model.predict_proba(P), expected, atol=0.01)
 
 
 def test_probabilities_that_agree_with_a_tree_are_kept():
@@ -100,9 +120,8 @@ def test_expected_metrics(metric):
     sizes = allowed.sum(axis=1)[:, None] + allowed.sum(axis=1)
     whole = sizes / 2 if metric == "expected_f1" else sizes - both
     value = np.divide(both, whole, out=np.zeros(both.shape), where=whole > 0)
-    for p, v in zip(P, labels):
-        weight = base_weights(p, [-1, -1, -1, 4, -1], allowed)
-        expected = value @ weight / weight.sum()
+    for log_p, v in zip(model.score_label_sets(P, allowed), labels):
+        expected = value @ np.exp(log_p)
         mine = expected[(allowed == v).all(axis=1)][0]
         assert mine > expected.max() - 0.02
 
@@ -157,7 +176,7 @@ def test_counts_of_many_labels():
     model.fit(p, np.eye(1, 200, dtype=int))
     proba = model.predict_proba(p)
     assert proba.sum() == pytest.approx(3)
-    odds = (p / (1 - p))[0]
+    odds = np.exp(next(iter(model._parts(p, None))).log_odds[0])
 
     def symmetric(values, k):
         e = np.zeros(k + 1)

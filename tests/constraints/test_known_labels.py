@@ -43,8 +43,10 @@ def test_known_labels_reach_a_joint_model_with_many_labels(fifteen):
     proba = (
         Constrained(FrozenEstimator(inner), [Excludes([0, 2])]).fit(X, Y).predict_proba(X, known)
     )
-    p, q = conditional[:, [0, 2]].T
-    np.testing.assert_allclose(proba[:, 0], p * (1 - q) / (1 - p * q), atol=1e-6)
+    possible = conditional[:, [0, 2]].sum(axis=1) < 0.99
+    assert 20 < possible.sum() < 100
+    np.testing.assert_allclose(proba[possible], conditional[possible], atol=5e-3)
+    assert (proba[:, [0, 2]].sum(axis=1) <= 1 + 1e-9).all()
 
     model = Constrained(FrozenEstimator(inner), [Implies(0, 2)]).fit(X, Y)
     proba = model.predict_proba(X, known)

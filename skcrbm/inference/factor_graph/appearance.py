@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -18,6 +20,14 @@ _MAX_DENSE = 1500
 _MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
 
 
+class Pairs(NamedTuple):
+    """Pairs of variables in the form that `factor_appearance` takes."""
+
+    edge_start: np.ndarray  # (E + 1,), position of the first variable of each pair
+    variables: np.ndarray  # (2E,)
+    n_edges: int
+
+
 def factor_appearance(graph, n_variables):
     """Return the appearance probability (F,) of each factor in random acyclic sets of factors.
 
@@ -31,6 +41,12 @@ def factor_appearance(graph, n_variables):
     if n_variables <= _MAX_DENSE and sizes.max(initial=0) <= 2:
         return _spanning_tree_weights(graph, sizes, n_variables)
     return _random_set_weights(graph, n_variables)
+
+
+def appearance_of_pairs(pairs, n_variables):
+    """Return the appearance probability (E,) of each pair of variables in `pairs` (E, 2)."""
+    first = np.arange(0, 2 * len(pairs) + 1, 2)
+    return factor_appearance(Pairs(first, pairs.ravel(), pairs.size), n_variables)
 
 
 def _spanning_tree_weights(graph, sizes, n_variables):
