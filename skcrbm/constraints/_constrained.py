@@ -146,8 +146,7 @@ class Constrained(WrappingClassifier):
     answers are computed from a table over labels and counts. The time is proportional to the number
     of labels times the largest count. For example, a tree of 1000 labels, the rule "at most 5 of
     1000 labels", or both together take some tenths of a millisecond per row. Under counts, and in
-    hierarchies with loops, the weights of the labels take 10 to 150 such computations, unless no
-    probability has to change.
+    hierarchies with loops, the weights of the labels take 10 to 150 such computations.
 
     Other rules become tables of a factor graph, with counters for rules about numbers of labels,
     and variable elimination answers all questions exactly. The time is linear in the number of
