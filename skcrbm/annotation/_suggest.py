@@ -13,7 +13,7 @@ from skcrbm.decoding import decode_label_sets
 from skcrbm.targets.distribution import LabelDistribution, is_joint
 from skcrbm.targets.kinds import MultilabelTargets
 from skcrbm.targets.label_sets import all_label_vectors
-from skcrbm.targets.names import in_order_of
+from skcrbm.targets.names import entries_in_order_of, in_order_of, is_frame
 from skcrbm.targets.wrapped import final_model, marginals_of, takes_known
 from skcrbm.utils.advice import supporting
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
@@ -102,8 +102,8 @@ def suggest_labels(
     n : int, default=1
         Number of suggestions for each row, or with ``scope="corpus"`` for all rows together.
     cost : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
-        Positive cost of asking for each label; gains are divided by it. None stands for equal
-        costs.
+        Positive cost of asking for each label; gains are divided by it. A Series or a dict is read
+        by the names of the labels. None stands for equal costs.
     strategy : {"mutual_information", "entropy", "expected_f1"}, default="mutual_information"
         Gain of a question. "mutual_information": the mutual information of the label and the other
         labels of the row. "entropy": the entropy of the label itself, which can be computed for any
@@ -176,8 +176,10 @@ def suggest_labels(
         known = np.full((count_rows(X), n_labels), np.nan)
     else:
         known = targets.check_known(y_known, X)
-    check_order(X=X, cost=cost)
-    cost = _checked_cost(in_order_of(cost, names, "cost"), known.shape)
+    if is_frame(cost):
+        check_order(X=X, cost=cost)
+    cost = entries_in_order_of(in_order_of(cost, names, "cost"), names, n_labels, "cost")
+    cost = _checked_cost(cost, known.shape)
     if strategy == "entropy":
         gains = _entropies(_marginals(estimator, X, known, targets))
     else:

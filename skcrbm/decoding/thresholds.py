@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.metrics.scores import SCORES, scores_maximized_by
 from skcrbm.targets.indicator import indicator_with_nan, require_observed
-from skcrbm.targets.names import in_order_of, is_frame, label_names_of
+from skcrbm.targets.names import (
+    entries_in_order_of,
+    in_order_of,
+    is_frame,
+    label_names_of,
+)
 from skcrbm.targets.proba import label_marginals
 from skcrbm.targets.weights import is_per_label, label_layers, label_weight_beside
 from skcrbm.utils.limits import TIE
@@ -149,7 +156,8 @@ def apply_thresholds(
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
         P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`.
     thresholds : float or array-like of shape (n_labels,)
-        Threshold of all labels, or of each label.
+        Threshold of all labels, or of each label. A Series or a dict is read by the names of the
+        columns of `proba`.
     allow_empty : bool, default=True
         If False, the label with the largest ``proba - threshold`` is switched on in rows in which
         no label reaches its threshold, unless all probabilities of the row are 0. With a single
@@ -172,9 +180,11 @@ def apply_thresholds(
     array([[1, 0],
            [0, 1]])
     """
+    names = label_names_of(proba, "proba")
     proba = label_marginals(proba)
-    if np.ndim(thresholds) == 0:
+    if isinstance(thresholds, Real):
         thresholds = np.full(proba.shape[1], thresholds)
+    thresholds = entries_in_order_of(thresholds, names, proba.shape[1], "thresholds")
     thresholds = as_float_array(thresholds, "thresholds", "(n_labels,)")
     if len(thresholds) != proba.shape[1]:
         raise ValueError(f"thresholds must have shape ({proba.shape[1]},), got {thresholds.shape}")

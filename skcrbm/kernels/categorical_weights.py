@@ -506,8 +506,8 @@ def pass_lanes(
             last_one = iteration + 1 == max_iter
             if maxima is not None and (last_one or (look and not two_sweeps)):
                 look_for_states(
-                    maxima, graph, not forward, general, passing, variables, rows, states, ZERO, work,
-                    n_lanes,
+                    maxima, graph, not forward, general, passing, variables, rows, states, ZERO,
+                    work, n_lanes,
                 )  # fmt: skip
         elif start.shape[1]:
             for e in range(np.uintp(variables.shape[0])):

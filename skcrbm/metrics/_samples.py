@@ -8,6 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcrbm.targets.names import in_order_of, label_names_of
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_float_array
@@ -30,7 +31,7 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     Parameters
     ----------
     X, Y : array-like of shape (n_samples_X, n_features), (n_samples_Y, n_features)
-        Rows of 0 and 1.
+        Rows of 0 and 1. The columns of two data frames are matched by name.
     bandwidth : float, default=1.0
         Width of the kernel, as a positive share of the number of features.
 
@@ -67,6 +68,7 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     >>> bool(log_mmd(data, same) < log_mmd(data, other))
     True
     """
+    Y = in_order_of(Y, label_names_of(X, "X"), "Y")
     X, Y = _check_rows(X, "X"), _check_rows(Y, "Y")
     if X.shape[1] != Y.shape[1]:
         raise ValueError(
@@ -98,7 +100,7 @@ def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
     Parameters
     ----------
     X, Y : array-like of shape (n_samples_X, n_features), (n_samples_Y, n_features)
-        Data X, and samples Y from a model.
+        Data X, and samples Y from a model. The columns of two data frames are matched by name.
 
     Returns
     -------
@@ -118,6 +120,7 @@ def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
     >>> round(covariance_error([[0, 0], [1, 1]], [[0, 0], [0, 1], [1, 0], [1, 1]]), 3)
     0.707
     """
+    Y = in_order_of(Y, label_names_of(X, "X"), "Y")
     X, Y = (
         as_float_array(X, "X", "(n_samples, n_features)"),
         as_float_array(Y, "Y", "(n_samples, n_features)"),

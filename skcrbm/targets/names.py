@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skcrbm.utils.validation import items_with_index, row_index
+from skcrbm.utils.validation import has_labels, items_with_index, row_index
 from skcrbm.utils.warnings import warn_user
 
 _MAX_LISTED = 20  # largest number of names in an error message
@@ -91,6 +91,29 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
         f"{argument} has columns with the names {listed(has)}, but the expected names are "
         f"{listed(wanted)}"
     )
+
+
+def entries_in_order_of(values: Any, names: Any, n_labels: int, argument: str) -> Any:
+    """Return a value for each of the labels: a Series or a dict is read by label.
+
+    `names` are the names of the labels, or None if the labels are numbered from 0. Values without
+    labels, frames, and a Series that only counts its entries are returned unchanged.
+    """
+    if not has_labels(values) or is_frame(values):
+        return values
+    keys = list(values.keys())
+    if type(getattr(values, "index", None)).__name__ == "RangeIndex" and keys == list(
+        range(len(keys))
+    ):
+        return values
+    wanted = list(range(n_labels) if names is None else names)
+    entries = {str(key): value for key, value in values.items()}
+    if len(entries) < len(keys) or set(entries) != set(map(str, wanted)):
+        raise ValueError(
+            f"{argument} has values for the labels {listed(keys)}, but the labels are "
+            f"{listed(wanted)}: each label needs one value"
+        )
+    return [entries[str(name)] for name in wanted]
 
 
 def _names(frame, argument):

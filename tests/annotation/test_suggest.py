@@ -133,6 +133,8 @@ def test_scopes_costs_and_the_stop_rule(data, model):
     cost = np.array([1.0, 2.0, 1.0, 1000.0])
     np.testing.assert_allclose(suggest_labels(model, X, cost=cost).all_gains, gains / cost)
     assert 3 not in suggest_labels(model, X, cost=cost).labels
+    for values in (pd.Series(cost[::-1], [3, 2, 1, 0]), {2: 1.0, 3: 1000.0, 0: 1.0, 1: 2.0}):
+        np.testing.assert_allclose(suggest_labels(model, X, cost=values).all_gains, gains / cost)
     middle = float(np.median(gains))
     some = suggest_labels(model, X, n=N_LABELS, min_gain=middle)
     assert len(some.rows) == (gains >= middle).sum()
@@ -166,9 +168,10 @@ def test_errors(data, model):
         suggest_labels(many, X, strategy="expected_f1")
     with pytest.raises(ValueError, match=r"cost must have shape \(4,\) or \(300, 4\)"):
         suggest_labels(model, X, cost=[1, 2])
-    for cost in ({"a": 1}, ["a", "b", "c", "d"]):
-        with pytest.raises(ValueError, match=r"cost must have shape \(4,\) .* and hold numbers"):
-            suggest_labels(model, X, cost=cost)
+    with pytest.raises(ValueError, match=r"cost must have shape \(4,\) .* and hold numbers"):
+        suggest_labels(model, X, cost=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match=r"cost has values for the labels 'a', but the labels are"):
+        suggest_labels(model, X, cost={"a": 1})
     with pytest.raises(ValueError, match="cost must hold positive"):
         suggest_labels(model, X, cost=[1, 2, 0, 1])
     with pytest.raises(ValueError, match=r"y_known must have shape \(2, 4\)"):

@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -359,3 +360,18 @@ def test_unknown_metric_in_fit(data):
     X, Y = data
     with pytest.raises(ValueError, match="'metric' parameter of Threshold"):
         quick(decode=Threshold("f1")).fit(X, Y)
+
+
+def test_thresholds_are_read_by_label():
+    P = pd.DataFrame(np.random.RandomState(0).rand(40, 3), columns=list("xyz"))
+    expected = (P >= [0.2, 0.5, 0.8]).to_numpy().astype(int)
+    for values in (pd.Series({"z": 0.8, "y": 0.5, "x": 0.2}), {"z": 0.8, "x": 0.2, "y": 0.5}):
+        np.testing.assert_array_equal(apply_thresholds(P, values), expected)
+    counted = pd.Series([0.2, 0.5, 0.8])
+    np.testing.assert_array_equal(apply_thresholds(P, counted), expected)
+    np.testing.assert_array_equal(apply_thresholds(P.to_numpy(), counted[::-1]), expected)
+    for bad in ({"x": 0.2, "y": 0.5, "v": 0.8}, {"x": 0.2, "y": 0.5}):
+        with pytest.raises(
+            ValueError, match=r"thresholds has values for the labels .*'x', 'y', 'z'"
+        ):
+            apply_thresholds(P, bad)

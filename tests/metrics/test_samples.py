@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from skcrbm.metrics import covariance_error, log_mmd
@@ -90,3 +91,13 @@ def test_covariance_error_by_its_formula():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("distance", [covariance_error, log_mmd])
+def test_columns_of_frames_are_matched_by_name(distance):
+    X = pd.DataFrame(rows(0, 30, 3, [[0.2, 0.5, 0.8]]), columns=list("abc"))
+    Y = pd.DataFrame(rows(1, 30, 3, [[0.3, 0.5, 0.7]]), columns=list("abc"))
+    assert distance(X, Y[["c", "a", "b"]]) == distance(X.to_numpy(), Y.to_numpy())
+    assert distance(X, Y.to_numpy()) == distance(X.to_numpy(), Y.to_numpy())
+    with pytest.raises(ValueError, match="Y has columns with the names 'u', 'v', 'w'"):
+        distance(X, Y.set_axis(list("uvw"), axis=1))
