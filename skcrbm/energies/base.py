@@ -30,7 +30,7 @@ from skcrbm.utils.labels import Labels, by_label
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import as_real, has_labels, own_array
+from skcrbm.utils.validation import as_real, has_labels, nested_with_nan, own_array
 
 #: All queries that `infer` and `sample` can answer. An energy class may support only some of them.
 QUERIES = frozenset({"marginals", "statistics", "log_partition", "map", "marginal_map"})
@@ -365,7 +365,7 @@ class BaseEnergy(Versioned, ABC):
         expected = f"({shape[0]}, {shape[1]}) or ({shape[1]},)"
         if has_labels(evidence):
             evidence = by_label(evidence, "clamp", shape[1], self.labels, partial=True)
-        evidence = as_real(evidence, "clamp", expected)
+        evidence = as_real(nested_with_nan(evidence), "clamp", expected)
         if evidence.shape not in (shape, shape[1:]):
             raise ValueError(f"clamp must have shape {expected}, got {evidence.shape}")
         self._check_values(evidence)

@@ -387,9 +387,23 @@ class LabelCoder(NamedTuple):
 
 
 def class_vector(y: Any, warn: bool) -> np.ndarray:
-    """Return y as a vector of classes, which must not have missing values.
+    """Return y as a vector of classes of a single type, which must not have missing values.
 
     A matrix of one column is converted to a vector, with scikit-learn's warning if `warn` is True.
+    """
+    y = complete_vector(y, warn)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # casts to integers may overflow
+            check_classification_targets(y)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold labels of a single, sortable type: {error}") from error
+    return y
+
+
+def complete_vector(y: Any, warn: bool) -> np.ndarray:
+    """Return y as a vector of labels of any types, which must not have missing values.
+
+    `warn` is the argument of `class_vector`.
     """
     y = y.toarray() if sparse.issparse(y) else y
     y = with_dimensions(y)
@@ -414,11 +428,6 @@ def class_vector(y: Any, warn: bool) -> np.ndarray:
         )
     if found:
         raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):  # casts to integers may overflow
-            check_classification_targets(y)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y must hold labels of a single, sortable type: {error}") from error
     return y
 
 

@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score
 
 from skcrbm.targets.codes import (
     class_vector,
+    complete_vector,
     distinct_classes,
     warn_of_codes,
     warn_of_new_label,
@@ -410,12 +411,13 @@ class ClassTargets(Targets):
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows whose class is predicted correctly."""
         self._check_name(y)
-        share = accuracy_score(y, y_pred, sample_weight=sample_weight)
-        labels = np.asarray(y).ravel()
-        new = ~np.isin(labels, self.classes)
-        if new.any():
-            warn_of_new_label(labels[new][:1].tolist()[0])
-        return share
+        labels = complete_vector(y, warn=False).tolist()
+        number = {label: k for k, label in enumerate(self.classes.tolist())}
+        index = [number.get(label, -1) for label in labels]
+        if -1 in index:
+            warn_of_new_label(labels[index.index(-1)])
+        predicted = [number[label] for label in np.asarray(y_pred).tolist()]
+        return accuracy_score(index, predicted, sample_weight=sample_weight)
 
     def _check_name(self, y):
         """Raise an error if y is a data frame whose column has another name than y in `fit`."""

@@ -335,6 +335,20 @@ def na_as_nan(values: Any) -> Any:
     return np.where(missing.reshape(values.shape), np.nan, values) if missing.any() else values
 
 
+def nested_with_nan(values: Any) -> Any:
+    """Return lists and arrays of objects as arrays with NaN in place of pandas' NA.
+
+    Other values, and lists of different lengths, are returned unchanged.
+    """
+    if isinstance(values, (list, tuple)):
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            return values
+        return na_as_nan(array) if array.dtype == object else values
+    return na_as_nan(values)
+
+
 def hold_dates(values: Any) -> bool:
     """Return True if an array-like holds dates or times.
 

@@ -247,3 +247,14 @@ def test_labels_of_numbers_of_states():
     indices = pd.Series([4, 2, 3], [2, 0, 1])
     energy = FactorGraphEnergy.from_tables([[0, 1], [1]], tables, n_states=indices)
     np.testing.assert_array_equal(energy.n_states, [2, 3, 4])
+
+
+def test_missing_values_of_a_clamp():
+    """NaN, None and pandas' NA mean that a unit is free, in every container."""
+    energy = IsingEnergy([[0, 1.0], [1.0, 0]], [0, 0.1])
+    expected = infer(energy, "exact", clamp=[np.nan, 1]).log_partition
+    values = [pd.NA, 1]
+    frame = pd.DataFrame([values], columns=[0, 1], dtype="Int64")
+    for clamp in (values, tuple(values), [values], np.array(values, object), [None, 1], frame,
+                  pd.Series(values, [0, 1]), pd.Series(values, dtype="Int64")):  # fmt: skip
+        np.testing.assert_array_equal(infer(energy, "exact", clamp=clamp).log_partition, expected)

@@ -1,10 +1,11 @@
 """Errors that name the argument that is wrong, and the way to write it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from reference.every_estimator import data_of, model_of
 
-from skcrbm import ChainCRF, LabelGraphCRF, grid_graph
+from skcrbm import ChainCRF, CRBMClassifier, LabelGraphCRF, LMBMClassifier, grid_graph
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.datasets import load_mediamill
 from skcrbm.decoding import decode_marginals
@@ -105,3 +106,27 @@ def test_arguments_in_a_wrong_form():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    "classifier", [CRBMClassifier(n_hidden=1, alpha=0.1), LMBMClassifier(C=1.0)]
+)
+def test_scores_of_labels_of_other_types_and_of_missing_labels(classifier):
+    X, y = np.eye(6), np.array(["a", "b", "a", "a", "b", "a"])
+    model = classifier.fit(X, y)
+    right = model.score(X, y) * 6
+    other = y.astype(object)
+    other[0] = 7
+    with pytest.warns(
+        UserWarning, match="label 7, which training did not have; it counts as wrong"
+    ):
+        share = model.score(X, other)
+    assert share == pytest.approx((right - (model.predict(X)[0] == "a")) / 6)
+    for missing in (None, np.nan, pd.NA, pd.NaT):
+        other[0] = missing
+        for labels in (other, pd.Series(other)):
+            with pytest.raises(ValueError, match="y contains NaN or None; only a 2-D indicator y"):
+                model.score(X, labels)
+    labels = pd.Series([*y[:5], pd.NA], dtype="string")
+    with pytest.raises(ValueError, match="y contains NaN or None"):
+        model.score(X, labels)
