@@ -204,11 +204,12 @@ class StructuredCRF(CallbackSupportMixin, SavedModel, BaseEstimator):
             A label for each item. None or NaN is a missing label, and None in place of the labels
             of a row means that all of them are missing.
         sample_weight : array-like of shape (n_rows,), or list of weights of items, default=None
-            Non-negative weights; a row of weight k counts as k copies of the row. If
-            ``alpha="auto"``, only their ratios count in the choice of alpha. A list with an array
-            (n_items,) for each row holds weights of single labels: a row with the weights (1, 3)
-            of its items counts as a copy of weight 1 with both labels, and a copy of weight 2 in
-            which only the second label is observed. A label of weight 0 is missing.
+            Non-negative weights. With a given alpha a row of weight k counts as k copies of the
+            row. If ``alpha="auto"``, alpha is chosen by held-out rows, and copies may fall into
+            other folds than the row; only the ratios of the weights count in this choice. A list
+            with an array (n_items,) for each row holds weights of single labels: a row with the
+            weights (1, 3) of its items counts as a copy of weight 1 with both labels, and a copy of
+            weight 2 in which only the second label is observed. A label of weight 0 is missing.
 
         Returns
         -------

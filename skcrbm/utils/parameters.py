@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+# An object with options for some parameters, as an example in messages.
+_OPTIONS = {"solver": "Adam", "inference": "SumProduct", "decode": "Threshold"}
 # Parameters of other packages: the parameter of this package, and how to convert the value. The
 # advice is given to estimators that have the parameter.
 _ELSEWHERE = {
@@ -116,8 +118,9 @@ def _check_nested(estimator, params):
         name, nested, option = key.partition("__")
         value = params.get(name, own.get(name))
         if nested and name in own and not hasattr(value, "set_params"):
-            example = "Adam" if name == "solver" else "SumProduct"
+            example = _OPTIONS.get(name, "")
+            how = f", as in {name}={example}({option}=...)" if example else ""
             raise ValueError(
-                f"{key} needs an object with options, but {name}={value!r}; set the object, as in "
-                f"{name}={example}({option}=...)"
+                f"{key} needs an object with options, but {name}={value!r}; set {name} to an "
+                f"object that has the option {option}{how}"
             )
