@@ -130,6 +130,8 @@ def is_implication(rule):
         return not isinstance(rule.given, list) or len(rule.given) == 1
     if isinstance(rule, Clause):
         return len(set(rule.on)) == len(set(rule.off)) == 1
+    if isinstance(rule, Forbidden):
+        return sorted(rule.values.values()) == [0, 1]
     return isinstance(rule, Hierarchy)
 
 
