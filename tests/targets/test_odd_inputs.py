@@ -339,7 +339,7 @@ def test_columns_of_tiny_numbers(data, model):
 
 
 TABLES = {
-    "text": (lambda x: x.astype(str).astype("U9") + "a", ValueError, "1 of X holds the text"),
+    "text": (lambda x: np.char.add(x.astype("U9"), "a"), ValueError, "1 of X holds the text"),
     "text in a frame": (
         lambda x: pd.DataFrame({"u": ["red"] * len(x), "v": x[:, 0]}),
         ValueError,
