@@ -89,18 +89,15 @@ class Conditions:
         edges = sorted(set(self.edges))
         return tuple(np.array(edges, np.int64).reshape(-1, 2).T.copy())
 
-    def parents_first(self) -> np.ndarray:
-        """Return the labels (L,) in an order in which parents come before their children.
-
-        If edges form a cycle, the order is arbitrary.
-        """
+    def parents_first(self) -> np.ndarray | None:
+        """Return the labels (L,), parents before their children, or None if edges form a cycle."""
         above: dict[int, list[int]] = {label: [] for label in range(self.n_labels)}
         for parent, child in sorted(set(self.edges)):
             above[child].append(parent)
         try:
             return np.array(list(TopologicalSorter(above).static_order()), np.int64)
         except CycleError:
-            return np.arange(self.n_labels)
+            return None
 
     def satisfied(self, labels: np.ndarray) -> np.ndarray:
         """Return a mask (N,): True for the rows of `labels` that satisfy all conditions.

@@ -491,6 +491,7 @@ class Constrained(WrappingClassifier):
         """
         n, n_draws, n_labels = drawn.shape
         value, first = _METRICS[self.decode], self._conditions.parents_first()
+        first = np.arange(n_labels) if first is None else first
         result = np.empty((n, n_labels), np.int64)
         for rows in row_chunks(n, max(1, BLOCK_ENTRIES // (n_draws * (n_draws + n_labels)))):
             judges = drawn[rows].astype(np.float64)

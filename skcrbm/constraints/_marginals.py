@@ -13,12 +13,14 @@ from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import logit
 
 from skcrbm.constraints._conditions import Conditions
 from skcrbm.constraints._row_lbfgs import minimise_rows
 from skcrbm.inference.factor_graph.appearance import appearance_of_pairs
 from skcrbm.inference.ordered_labels import order_probabilities
+from skcrbm.utils.graphs import adjacency
 
 # Probabilities are clipped to this distance from 0 and 1. If a classifier were certain of labels
 # that contradict a rule, no label vector would be possible.
@@ -45,9 +47,10 @@ def ordered_probabilities(proba: np.ndarray, conditions: Conditions) -> np.ndarr
     all implications do not change, except that probabilities are clipped.
     """
     clipped = np.clip(proba, CLIP, 1 - CLIP)
-    if not conditions.edges:
+    parents, children = conditions.edge_arrays()
+    if (clipped[:, children] <= clipped[:, parents]).all():
         return clipped
-    return order_probabilities(clipped, *conditions.edge_arrays(), _TOLERANCE, _MOST_SWEEPS)
+    return order_probabilities(clipped, parents, children, _TOLERANCE, _MOST_SWEEPS)
 
 
 class EdgeFields:
@@ -65,8 +68,11 @@ class EdgeFields:
     def __init__(self, conditions: Conditions):
         self.parents, self.children = parents, children = conditions.edge_arrays()
         n_labels, n_edges = conditions.n_labels, len(parents)
-        pairs = np.stack([parents, children], axis=1)
-        self.weights = appearance_of_pairs(pairs, n_labels)
+        joined = adjacency(parents, children, n_labels)
+        has_loops = n_edges + connected_components(joined, directed=False)[0] > n_labels
+        self.weights = np.ones(n_edges)
+        if has_loops:
+            self.weights = appearance_of_pairs(np.stack([parents, children], axis=1), n_labels)
         place = np.arange(n_edges, dtype=np.int32)
         at_parent, at_child = (
             csr_array((self.weights, (place, ends.astype(np.int32))), (n_edges, n_labels))
@@ -74,7 +80,7 @@ class EdgeFields:
         )
         self._at_parent, self._at_child = at_parent, at_child
         #: True if the fields are exact.
-        self.is_exact = conditions.only_edges and bool((self.weights == 1).all())
+        self.is_exact = conditions.only_edges and not has_loops
 
     def __call__(self, proba: np.ndarray) -> np.ndarray:
         """Return the fields (n, L) of probabilities (n, L) from `ordered_probabilities`."""

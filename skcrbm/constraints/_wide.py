@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 import numpy as np
@@ -148,12 +147,12 @@ class LabelTables:
         self.parents: list[list[int]] = [[] for _ in range(conditions.n_labels)]
         for parent, child in zip(parents.tolist(), children.tolist()):
             self.parents[child].append(parent)
-        try:
-            self.order = list(TopologicalSorter(dict(enumerate(self.parents))).static_order())
-        except CycleError:
+        order = conditions.parents_first()
+        if order is None:
             raise ValueError(
                 "rules: implications form a cycle, and the rules overlap too much for exact answers"
-            ) from None
+            )
+        self.order = order.tolist()
         self._labels = OrderedLabels(self.order, parents, children)
 
     def forced(self, known):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import fill, mix, next_uniform
+from skcrbm.kernels.scalar import fill, mix, next_uniform, root_of
 
 
 class LabelOrder(NamedTuple):
@@ -55,6 +55,14 @@ def order_probabilities(parents, children, tolerance, most_sweeps, proba):
                 if p[children[e]] > p[parents[e]]:
                     p[children[e]] = p[parents[e]]
                     lowered = True
+
+
+@jit
+def _choose(items, count, n_items, state):
+    """Move `count` random items among the first `n_items` of `items` to the beginning."""
+    for k in range(count):
+        other = k + np.int64(next_uniform(state) * (n_items - k))
+        items[k], items[other] = items[other], items[k]
 
 
 @jit
@@ -173,9 +181,8 @@ def _place_label(graph, label, count, table, may_change, free, is_ancestor, stat
                 may_change[column] = True
                 free[n_free] = column
                 n_free += 1
+    _choose(free, min(count, n_free), n_free, state)
     for k in range(min(count, n_free)):
-        other = k + np.int64(next_uniform(state) * (n_free - k))
-        free[k], free[other] = free[other], free[k]
         table[label, free[k]] = True
     return min(count, n_free)
 
@@ -211,9 +218,7 @@ def draw_tables(graph, proba, n_sweeps, seed, table):
     open_labels = open_labels[:n_open]
     a, b = np.zeros(n_labels, np.bool_), np.zeros(n_labels, np.bool_)
     for sweep in range(n_sweeps):
-        for k in range(n_draws - 1):
-            other = k + np.int64(next_uniform(state) * (n_draws - k))
-            column[k], column[other] = column[other], column[k]
+        _choose(column, n_draws - 1, n_draws, state)
         for k in range(0, n_draws - 1, 2):
             first, second = table[:, column[k]], table[:, column[k + 1]]
             for label in open_labels:
@@ -249,23 +254,14 @@ def _recombine(graph, open_labels, a, b, state, group, goes):
         if a[label] != b[label] and group[label] == label:
             goes[label] = next_uniform(state) < 0.5
     for label in open_labels:
-        if a[label] != b[label] and goes[_first(group, label)]:
+        if a[label] != b[label] and goes[root_of(group, label)]:
             a[label], b[label] = b[label], a[label]
-
-
-@jit
-def _first(group, label):
-    """Return the label that stands for the group of a label, and shorten the way to it."""
-    while group[label] != label:
-        group[label] = group[group[label]]
-        label = group[label]
-    return label
 
 
 @jit
 def _join(group, label, other):
     """Join the groups of two labels."""
-    group[_first(group, label)] = _first(group, other)
+    group[root_of(group, label)] = root_of(group, other)
 
 
 @jit
@@ -296,7 +292,7 @@ def _permute(row, may_change, free, state):
     rare = 2 * n_on <= n_free
     for k in range(n_free):
         row[free[k]] = not rare
-    for k in range(n_on if rare else n_free - n_on):
-        other = k + np.int64(next_uniform(state) * (n_free - k))
-        free[k], free[other] = free[other], free[k]
+    n_chosen = n_on if rare else n_free - n_on
+    _choose(free, n_chosen, n_free, state)
+    for k in range(n_chosen):
         row[free[k]] = rare
