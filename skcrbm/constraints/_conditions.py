@@ -86,8 +86,8 @@ class Conditions:
 
     def edge_arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the parents and the children (E,) of the different edges."""
-        edges = sorted(set(self.edges))
-        return tuple(np.array(edges, np.int64).reshape(-1, 2).T.copy())
+        edges = np.array(sorted(set(self.edges)), np.int64).reshape(-1, 2)
+        return edges[:, 0].copy(), edges[:, 1].copy()
 
     def parents_first(self) -> np.ndarray | None:
         """Return the labels (L,), parents before their children, or None if edges form a cycle."""
